@@ -176,8 +176,17 @@ func TestBinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bind := func(node string) error {
-		return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{})
+	bind := func(node string, seen ...metav1.ObjectMeta) error {
+		meta := metav1.ObjectMeta{Name: "p"}
+		if len(seen) > 0 {
+			meta = seen[0]
+		}
+		return pods.Bind(ctx, &corev1.Binding{ObjectMeta: meta, Target: corev1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{})
+	}
+	for what, seen := range map[string]metav1.ObjectMeta{"another Pod of the name": {Name: "p", UID: "other"}, "an older state": {Name: "p", ResourceVersion: "1"}} {
+		if err := bind("n1", seen); !apierrors.IsConflict(err) {
+			t.Errorf("who saw %s gets %v, want a conflict", what, err)
+		}
 	}
 	if err := bind("n1"); err != nil {
 		t.Fatal(err)

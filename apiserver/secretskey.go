@@ -3,10 +3,14 @@ package apiserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -54,6 +58,18 @@ func UseSecretsKey(ctx context.Context, dataDir string, config *rest.Config) err
 	return storage.UseLastEncryptionKey(file)
 }
 
+// rewriteAgain is how often a Secret is tried again: for the better part of a minute, longer than
+// servers elect a leader.
+var rewriteAgain = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 10, Cap: 20 * time.Second, Jitter: 0.1}
+
+// mayPass reports whether a request may succeed when it is made again: somebody else wrote the
+// object, or the servers had no leader for a moment, or the one that was asked went.
+func mayPass(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsConflict(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || !errors.As(err, &status) && !errors.Is(err, context.Canceled)
+}
+
 // RewriteSecrets writes each Secret as it is. The server skips writes that
 // change nothing, except where the stored form is not what it would write now.
 func RewriteSecrets(ctx context.Context, config *rest.Config) (int, error) {
@@ -67,14 +83,14 @@ func RewriteSecrets(ctx context.Context, config *rest.Config) (int, error) {
 	}
 	for i, item := range list.Items {
 		secrets := client.CoreV1().Secrets(item.Namespace)
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		err := retry.OnError(rewriteAgain, mayPass, func() error {
 			secret, err := secrets.Get(ctx, item.Name, metav1.GetOptions{})
 			if err == nil {
 				_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
 			}
 			return err
 		})
-		if err != nil {
+		if err != nil && !apierrors.IsNotFound(err) { // it was deleted meanwhile
 			return i, fmt.Errorf("rewrite Secret %s/%s: %w", item.Namespace, item.Name, err)
 		}
 	}

@@ -169,6 +169,16 @@ check/vm: ## the virtual machine in which other tests run: one that freezes, one
 check/smallconntrack: ## connections are handed over to a conntrack table that is full
 	$(call TAGGED,smallconntrack) -timeout 10m -run '^TestHandoverToFullTable$$' ./dataplane/ebpf/packet
 
+# Each decoder of the API server, its controllers and its clients that reads what others write:
+# folder:test. Of those that two planes or both ends read, too.
+FUZZERS := apiserver/pki:FuzzRotation apiserver/storage:FuzzDamage controller/nodecert:FuzzRequest \
+	endpoint/check:FuzzFindings endpoint/check:FuzzParse endpoint/publish:FuzzParse kube/join:FuzzTokens \
+	kube/protobuf:FuzzDecode internal/iprange:FuzzParse compile:FuzzObjects compile:FuzzAnnotations
+FUZZTIME ?= 10m
+
+check/fuzz: ## decoders of what others write, in the API server and its controllers: ten minutes for each; FUZZTIME=1m for as long, FUZZERS=kube/join:FuzzTokens for one
+	@for f in $(FUZZERS); do echo "== $$f"; $(GO) test "./$${f%:*}" -run '^$$' -fuzz "^$${f#*:}$$" -fuzztime $(FUZZTIME) || exit 1; done
+
 check/machinegone: build ## for how long after a machine has lost power new connections still go to its endpoints: 50 times, five minutes
 	./hack/install-deps.sh test
 	$(call TAGGED,machinegone) -timeout 30m -run '^TestMachineGone$$' ./lab

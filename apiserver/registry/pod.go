@@ -86,6 +86,9 @@ func (b *bindingREST) Create(ctx context.Context, name string, obj runtime.Objec
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Binding: %T", obj))
 	}
+	if name != binding.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
+	}
 	if errs := validation.Binding(binding); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Binding"}, name, errs)
 	}
@@ -96,13 +99,16 @@ func (b *bindingREST) Create(ctx context.Context, name string, obj runtime.Objec
 	}
 	bind := func(_ context.Context, obj, _ runtime.Object) (runtime.Object, error) {
 		pod := obj.(*corev1.Pod)
-		if pod.DeletionTimestamp != nil {
-			return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, name, fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", name))
+		if err := mayBind(pod, binding); err != nil {
+			return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, name, err)
 		}
-		if pod.Spec.NodeName != "" {
-			return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, name, fmt.Errorf("pod %s is already assigned to node %q", name, pod.Spec.NodeName))
+		pod.Spec.NodeName, pod.Status.NominatedNodeName = binding.Target.Name, ""
+		for k, v := range binding.Annotations {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, k, v)
 		}
-		pod.Spec.NodeName = binding.Target.Name
+		for k, v := range binding.Labels {
+			metav1.SetMetaDataLabel(&pod.ObjectMeta, k, v)
+		}
 		setScheduled(pod)
 		return pod, nil
 	}
@@ -117,6 +123,28 @@ func (b *bindingREST) Create(ctx context.Context, name string, obj runtime.Objec
 	}
 	return &metav1.Status{Status: metav1.StatusSuccess}, nil
 }
+
+// mayBind says why a Pod can't be bound, as kube-apiserver does: also where it isn't the one that
+// the scheduler saw.
+func mayBind(pod *corev1.Pod, binding *corev1.Binding) error {
+	switch {
+	case binding.UID != "" && binding.UID != pod.UID:
+		return fmt.Errorf("precondition failed: UID in precondition: %s, UID in object meta: %s", binding.UID, pod.UID)
+	case binding.ResourceVersion != "" && binding.ResourceVersion != pod.ResourceVersion:
+		return fmt.Errorf("precondition failed: resourceVersion in precondition: %s, in object meta: %s", binding.ResourceVersion, pod.ResourceVersion)
+	case pod.DeletionTimestamp != nil:
+		return fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name)
+	case pod.Spec.NodeName != "":
+		return fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName)
+	case len(pod.Spec.SchedulingGates) > 0:
+		return fmt.Errorf("pod %s has non-empty .spec.schedulingGates", pod.Name)
+	}
+	return nil
+}
+
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps the UID and the resource version of
+// a Binding, which are preconditions.
+func (b *bindingREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
 // bindStrategy lets the node name and the scheduled condition be set, which
 // ordinary updates of a Pod keep.

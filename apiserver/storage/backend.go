@@ -182,8 +182,9 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 			}
 		}
 	}
+	shim := &endpointShim{Client: client.Client, name: "embedded:" + o.Dir}
 	err = b.unlessRemoved(func() error {
-		feature.DefaultFeatureSupportChecker.CheckClient(ctx, endpointShim{client.Client, "embedded:" + o.Dir}, apistorage.RequestWatchProgress)
+		feature.DefaultFeatureSupportChecker.CheckClient(ctx, shim, apistorage.RequestWatchProgress)
 		return nil
 	})
 	if err != nil {
@@ -208,6 +209,7 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 		stop()
 		err := client.Close()
 		b.HandOver()
+		shim.end()
 		closeEtcd(server)
 		work.Wait()
 		if errors.Is(err, context.Canceled) {
@@ -285,6 +287,30 @@ func embeddedConfig(o Options, log *zap.Logger) *embed.Config {
 type endpointShim struct {
 	*clientv3.Client
 	name string
+
+	mu    sync.RWMutex
+	ended bool
 }
 
-func (s endpointShim) Endpoints() []string { return []string{s.name} }
+// errEnded is the answer of an etcd that is being closed.
+var errEnded = errors.New("etcd is being closed")
+
+// Status asks etcd, unless it is being closed: the library asks from a goroutine that nobody can wait
+// for, and an etcd that is closed ends the process when it is asked.
+func (s *endpointShim) Status(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.ended {
+		return nil, errEnded
+	}
+	return s.Client.Status(ctx, endpoint)
+}
+
+// end waits for what is asked, and has nothing asked any more.
+func (s *endpointShim) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+func (s *endpointShim) Endpoints() []string { return []string{s.name} }

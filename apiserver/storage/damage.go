@@ -103,18 +103,12 @@ func lastLogged(logDir, snapDir string) (uint64, error) {
 	if err != nil {
 		return 0, damage(newest(logDir), fmt.Errorf("read log: %w", err))
 	}
-	begin := &walpb.Snapshot{}
-	if len(snapshots) > 0 {
-		begin = snapshots[len(snapshots)-1]
-	}
-	if begin.GetIndex() > 0 {
-		file := filepath.Join(snapDir, fmt.Sprintf("%016x-%016x.snap", begin.GetTerm(), begin.GetIndex()))
-		if _, err := snap.Read(quiet, file); err != nil {
-			return 0, damage(file, fmt.Errorf("read what the log begins with: %w", err))
-		}
-	}
+	begin, lost := newestIntact(snapDir, snapshots)
 	w, err := wal.OpenForRead(quiet, logDir, begin)
-	if err != nil {
+	switch {
+	case err != nil && lost != nil: // the log doesn't go back so far
+		return 0, lost
+	case err != nil:
 		return 0, damage(newest(logDir), fmt.Errorf("open log: %w", err))
 	}
 	_, _, entries, err := w.ReadAll()
@@ -126,6 +120,25 @@ func lastLogged(logDir, snapDir string) (uint64, error) {
 		return begin.GetIndex(), nil
 	}
 	return entries[len(entries)-1].GetIndex(), nil
+}
+
+// newestIntact is the newest snapshot that can be read, which is what etcd begins with; the zero one
+// is the log's beginning. Lost is what is wrong with a newer one, nil if nothing is.
+func newestIntact(snapDir string, snapshots []*walpb.Snapshot) (begin *walpb.Snapshot, lost error) {
+	for _, s := range slices.Backward(snapshots) {
+		if s.GetIndex() == 0 {
+			break
+		}
+		file := filepath.Join(snapDir, fmt.Sprintf("%016x-%016x.snap", s.GetTerm(), s.GetIndex()))
+		_, err := snap.Read(zap.NewNop(), file)
+		if err == nil {
+			return s, lost
+		}
+		if lost == nil {
+			lost = damage(file, fmt.Errorf("read what the log begins with: %w", err))
+		}
+	}
+	return &walpb.Snapshot{}, lost
 }
 
 // newest is the log's last file, and the log's directory if it has none.

@@ -53,8 +53,36 @@ func newReport(q Question, service *corev1.Service, objects *Objects) *Report {
 		r.Answer = fmt.Sprintf("%s is headless: DNS answers with the addresses of its %s, and nothing is forwarded", r.Service, readyCount(service, objects))
 	case service.Spec.ClusterIP == "" && len(service.Spec.ClusterIPs) == 0:
 		r.Answer, r.Outcome = fmt.Sprintf("%s has no cluster IP", r.Service), OutcomeNot
+	default:
+		r.noteOtherWays(service, q)
 	}
 	return r
+}
+
+// noteOtherWays names the addresses and node ports of a Service that aren't looked at where the
+// question names neither a client nor an address: what becomes of packets there may differ.
+func (r *Report) noteOtherWays(s *corev1.Service, q Question) {
+	if q.From.Kind != "" || q.Target.Addr.IsValid() {
+		return
+	}
+	var ways []string
+	ask := ""
+	looked := q.Target.Keys(s, q.From)
+	for _, k := range q.Target.Keys(s, Source{Kind: "address"}) {
+		if !slices.Contains(looked, k) {
+			ways = append(ways, k.String())
+			ask = cmp.Or(ask, netip.AddrPortFrom(k.Addr, k.Port).String())
+		}
+	}
+	for _, p := range s.Spec.Ports {
+		if p.NodePort != 0 {
+			ways = append(ways, "node port "+number(p.NodePort)+"/"+protocol(p.Protocol).String())
+			ask = cmp.Or(ask, "NODE-ADDRESS:"+number(p.NodePort))
+		}
+	}
+	if len(ways) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("also at %s: fairway explain %s", strings.Join(ways, ", "), ask))
+	}
 }
 
 // withoutService answers where there is no such Service.

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,32 @@ func TestFailingChecks(t *testing.T) {
 	for _, e := range got {
 		if e.Detail != want[e.Addr] {
 			t.Errorf("%s: %q, want %q", e.Addr, e.Detail, want[e.Addr])
+		}
+	}
+}
+
+// TestOtherWays: where a question is about a Service alone, its outer addresses and node ports are
+// named; where it is about one of them or a client, they aren't.
+func TestOtherWays(t *testing.T) {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.96.0.7", ClusterIPs: []string{"10.96.0.7"},
+			Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080}},
+		},
+		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.7"}}}},
+	}
+	for typed, want := range map[string]string{
+		"svc/web":      "also at 192.0.2.7:80/tcp, node port 30080/tcp: fairway explain 192.0.2.7:80",
+		"192.0.2.7:80": "",
+	} {
+		q, err := ParseQuestion(typed, "", "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newReport(q, service, &Objects{Services: []*corev1.Service{service}})
+		if got := strings.Join(r.Notes, "; "); got != want {
+			t.Errorf("%s: %q, want %q", typed, got, want)
 		}
 	}
 }

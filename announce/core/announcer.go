@@ -218,7 +218,11 @@ func (a *Announcer) Hear(now time.Time, ad *Advert, isNew bool) []Effect {
 func (a *Announcer) meet(now time.Time, node string) {
 	a.ask([]string{node})
 	a.do(Hurry{})
-	a.conflicts.meet(now, a.peers.MACOf(node).String())
+	for _, address := range a.conflicts.meet(now, a.peers.MACOf(node).String()) {
+		if c := a.fresh[address]; c != nil && c.careful && c.announced.IsZero() {
+			c.careful, c.next = false, now // it was claimed again meanwhile
+		}
+	}
 }
 
 // Answered takes in that the kernel of the node with a MAC answers a question, in the name of an

@@ -130,15 +130,22 @@ func (c *conflicts) toAsk(now time.Time) (list []netip.Addr) {
 	return list
 }
 
-// meet notes that a MAC is a node's, whose agent was away.
-func (c *conflicts) meet(now time.Time, mac string) {
+// meet notes that a MAC is a node's, whose agent was away, and lists the addresses that need no care
+// any more.
+func (c *conflicts) meet(now time.Time, mac string) (settled []netip.Addr) {
 	for a, found := range c.now {
 		if found.mac == mac {
 			c.now[a] = conflict{mac, "", now}
 		}
 	}
-	maps.DeleteFunc(c.before, func(_ netip.Addr, h history) bool { return h.mac == mac })
+	for _, a := range inOrder(maps.Keys(c.before)) {
+		if c.before[a].mac == mac {
+			settled = append(settled, a)
+			delete(c.before, a)
+		}
+	}
 	maps.DeleteFunc(c.contests, func(_ netip.Addr, f contest) bool { return f.mac == mac })
+	return settled
 }
 
 // settle notes that a node answers for an address, and nobody else does: what another node took for

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -37,7 +39,7 @@ func TestConflicts(t *testing.T) {
 		t.Error("an old conflict is remembered")
 	}
 	c.find(now, vip, "mac", "")
-	if c.meet(now, "mac"); !c.expire(now.Add(1)) || c.needsCare(vip) {
+	if settled := c.meet(now, "mac"); !slices.Equal(settled, []netip.Addr{vip}) || !c.expire(now.Add(1)) || c.needsCare(vip) {
 		t.Error("a node's address counts as a stranger's")
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Seeds that have found something.
-var found = []uint64{86, 125, 382, 2596}
+var found = []uint64{86, 125, 382, 2596, 3995}
 
 // TestSimulate: whatever happens to a link, each address is answered for by one node soon after all
 // is well again, no connection is led in a circle or lost by a planned move, no node keeps more than

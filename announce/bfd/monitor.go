@@ -215,7 +215,8 @@ func (m *Monitor) receive(key socket, read func([]byte) (int, int, net.Addr, err
 }
 
 // deliver hands a packet to its session, if its TTL shows that it comes from no
-// further than it may (RFC 5881, 5; RFC 5883, 3).
+// further than it may (RFC 5881, 5; RFC 5883, 3). One for another session is dropped here: many of
+// them would leave no room for the router's.
 func (m *Monitor) deliver(key socket, from netip.Addr, ttl int, p packet) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +225,7 @@ func (m *Monitor) deliver(key socket, from netip.Addr, ttl int, p packet) {
 		if r.MultiHop {
 			least = int(r.Settings.MinimumTTL)
 		}
-		if r.socket() != key || r.Address.WithZone("") != from.WithZone("") || ttl < least {
+		if r.socket() != key || r.Address.WithZone("") != from.WithZone("") || ttl < least || p.Your != 0 && p.Your != r.machine.local {
 			continue
 		}
 		r.mu.Lock()

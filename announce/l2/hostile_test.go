@@ -29,30 +29,35 @@ import (
 )
 
 // TestReplay: a machine without the key sends what it has heard of the owner once more, from its
-// own MAC. The other node takes over all the same when the owner is gone, and nobody asks the
-// machine anything.
+// own MAC and from the owner's. The other node takes over all the same when the owner is gone, and
+// nobody asks the machine anything.
 func TestReplay(t *testing.T) {
 	requireTools(t)
 	l := newLAN(t)
 	l.firstAlone()
 	eth, conn := l.listenToAdverts()
 	owner := l.macOf("a")
-	heard := l.read(conn, func(frame []byte) bool { return bytes.Equal(frame[6:12], owner) })
-	copy(heard[6:12], eth.HardwareAddr)
+	var heard [][]byte
+	for range 10 {
+		original := l.read(conn, func(frame []byte) bool { return bytes.Equal(frame[6:12], owner) })
+		own := bytes.Clone(original)
+		copy(own[6:12], eth.HardwareAddr)
+		heard = append(heard, original, own)
+	}
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		for tick := time.NewTicker(5 * time.Millisecond); ; {
+		for tick, i := time.NewTicker(time.Millisecond), 0; ; i++ {
 			select {
 			case <-stop:
 				tick.Stop()
 				return
 			case <-tick.C:
-				_, _ = conn.WriteTo(heard, &packet.Addr{HardwareAddr: advertGroup})
+				_, _ = conn.WriteTo(heard[i%len(heard)], &packet.Addr{HardwareAddr: advertGroup})
 			}
 		}
 	}()
-	l.stays("a", "forged adverts arrive", 5*core.Interval)
+	l.stays("a", "adverts are sent once more", 5*core.Interval)
 	l.cutPower("a")
 	l.expectOwners("b")
 	close(stop)

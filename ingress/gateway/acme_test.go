@@ -64,10 +64,12 @@ func TestACME(t *testing.T) {
 		t.Run(test.challenge+" "+test.address4+test.address6, func(t *testing.T) {
 			roots := startPebble(t, programs, test.address4, test.address6)
 			secrets := c.core.CoreV1().Secrets(shop)
-			told := make(chan error, 10)
+			told, evil := make(chan error, 10), make(chan error, 10)
 			i := acme.New(acme.Options{
 				Core: c.core, Directory: pebbleDirectory, Email: "admin@shop.example", Namespace: metav1.NamespaceSystem, Roots: roots,
-				Types: []string{test.challenge}, Settle: 500 * time.Millisecond, Again: 200 * time.Millisecond, Tell: func(_ acme.Certificate, err error) { told <- err },
+				Types: []string{test.challenge}, Settle: 500 * time.Millisecond, Again: 200 * time.Millisecond, Tell: func(c acme.Certificate, err error) {
+					map[bool]chan error{false: told, true: evil}[c.Secret.Namespace == "evil"] <- err
+				},
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
@@ -120,7 +122,7 @@ func TestACME(t *testing.T) {
 				c.must(err)
 			}
 			i.Want([]acme.Certificate{{Secret: other, Hosts: []string{test.host}, Kind: "Gateway", Object: other, Gateway: other}})
-			if err := <-told; err == nil {
+			if err := <-evil; err == nil {
 				t.Error("another tenant gets a certificate for the host")
 			}
 			i.Want(nil)

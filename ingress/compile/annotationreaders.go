@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/ingress/compile/host"
@@ -477,6 +478,11 @@ func readMirror(r *reading, t string) error {
 	u, err := url.Parse(strings.TrimSuffix(t, "$request_uri"))
 	if err != nil || strings.Contains(u.String(), "$") || u.Host == "" || u.Path != "" && u.Path != "/" {
 		return fmt.Errorf("%q: must be an address, with $request_uri behind it", t)
+	}
+	// A copy has a method and a body of the client's choice.
+	name, isService := serviceNamed(u)
+	if isService && !r.grants.allowFrom(networkingv1.GroupName, "Ingress", r.o.Namespace, "", "Service", name) {
+		return fmt.Errorf("Service %s: %w", name, errNotPermitted) //nolint:staticcheck // a kind's name
 	}
 	pool, err := r.authPool(r.o, r.a, u)
 	if err != nil {

@@ -218,7 +218,7 @@ var table = []Annotation{
 	{Name: "upstream-hash-by", Value: "`$binary_remote_addr` or `$remote_addr`", Effect: "a client's address says which endpoint; other keys are refused", read: readHashBy},
 	{Name: "upstream-hash-by-subset", Value: aBool, Support: Otherwise, Effect: "one endpoint for each key, not a few", read: otherwiseIf("true", isBool)},
 	{Name: "upstream-hash-by-subset-size", Value: aNumber, Support: Otherwise, Effect: "one endpoint for each key, not a few", read: nothing(isNumber)},
-	{Name: "mirror-target", Value: "a Service's address in DNS, with `$request_uri` behind it", Effect: "gets a copy of each request; other addresses are refused", HAProxy: noEdits, read: readMirror},
+	{Name: "mirror-target", Value: "a Service's address in DNS, with `$request_uri` behind it", Effect: "gets a copy of each request; other addresses are refused, and another namespace's Service unless a ReferenceGrant lets Ingresses refer to it", HAProxy: noEdits, read: readMirror},
 	{Name: "mirror-request-body", Value: "`on` or `off`", Effect: "whether copies have the body", HAProxy: noEdits, alone: "mirror-target", read: func(r *reading, t string) error {
 		r.a.bodiless = t == "off"
 		return oneOf("on", "off")(t)

@@ -76,8 +76,8 @@ func readAuth(r *reading, t string) error {
 
 // authPool is the pool of a Service by its name in DNS; "" if the address is none's.
 func (c *compiler) authPool(o *networkingv1.Ingress, a *annotations, u *url.URL) (string, error) {
-	labels := strings.Split(strings.TrimSuffix(strings.ToLower(u.Hostname()), ".cluster.local"), ".")
-	if len(labels) != 3 || labels[2] != "svc" {
+	service, found := serviceNamed(u)
+	if !found {
 		return "", nil
 	}
 	number := int32(80)
@@ -91,11 +91,20 @@ func (c *compiler) authPool(o *networkingv1.Ingress, a *annotations, u *url.URL)
 		}
 		number = int32(n)
 	}
-	name, err := c.servicePool(o, types.NamespacedName{Namespace: labels[1], Name: labels[0]}, func(p *corev1.ServicePort) bool { return p.Port == number })
+	name, err := c.servicePool(o, service, func(p *corev1.ServicePort) bool { return p.Port == number })
 	if err != nil || u.Scheme != "https" {
 		return name, err
 	}
 	return c.adapted(name, &annotations{protocol: "HTTPS", suffix: "https"}), nil
+}
+
+// serviceNamed is the Service whose name in DNS an address has; false if it has none's.
+func serviceNamed(u *url.URL) (types.NamespacedName, bool) {
+	labels := strings.Split(strings.TrimSuffix(strings.ToLower(u.Hostname()), ".cluster.local"), ".")
+	if len(labels) != 3 || labels[2] != "svc" {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: labels[1], Name: labels[0]}, true
 }
 
 // servicePool is the pool of the first port of a Service that will do.

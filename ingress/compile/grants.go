@@ -32,10 +32,15 @@ func readGrants(list []*gatewayv1.ReferenceGrant) grants {
 
 // allow reports whether an object of Gateway API may refer to another.
 func (g grants) allow(kind, namespace, toGroup, toKind string, to types.NamespacedName) bool {
+	return g.allowFrom(gatewayv1.GroupName, kind, namespace, toGroup, toKind, to)
+}
+
+// allowFrom is [grants.allow] for objects of any group.
+func (g grants) allowFrom(group, kind, namespace, toGroup, toKind string, to types.NamespacedName) bool {
 	if namespace == to.Namespace {
 		return true
 	}
-	one := grant{gatewayv1.GroupName, kind, namespace, toGroup, toKind, to.Namespace, to.Name}
+	one := grant{group, kind, namespace, toGroup, toKind, to.Namespace, to.Name}
 	if _, given := g[one]; given {
 		return true
 	}

@@ -11,6 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairway-net/fairway/ingress/model"
@@ -332,5 +333,24 @@ func TestCertificateOwner(t *testing.T) {
 		if want := "evil/" + name + ` Conflict spec.tls[0]: no certificate is obtained for host "shop.example.com", which belongs to Ingress shop/x`; !strings.Contains(told, want) {
 			t.Errorf("not told %q, but %s", want, told)
 		}
+	}
+}
+
+// TestMirrorGranted: copies go to another namespace only if that lets them.
+func TestMirrorGranted(t *testing.T) {
+	o := tenants(t, `metadata: {namespace: evil, name: x, annotations: {mirror-target: 'http://web.shop.svc.cluster.local$request_uri'}}
+spec: {rules: [{host: h, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}`)
+	mirrors := func() []model.Mirror {
+		s := Compile(o, Options{Endpoints: endpointOf}).Table.Sockets[0]
+		return s.Decide(&model.Request{Method: http.MethodGet, Host: "h", Path: "/"}).Rule.Action.Mirrors
+	}
+	if got := mirrors(); got != nil {
+		t.Errorf("copies go to %v", got)
+	}
+	o.Grants = []*gatewayv1.ReferenceGrant{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "g"}, Spec: gatewayv1.ReferenceGrantSpec{
+		From: []gatewayv1.ReferenceGrantFrom{{Group: networkingv1.GroupName, Kind: "Ingress", Namespace: "evil"}}, To: []gatewayv1.ReferenceGrantTo{{Kind: "Service"}},
+	}}}
+	if got := mirrors(); len(got) != 1 || got[0].Pool != "shop/web:80" {
+		t.Errorf("copies go to %v", got)
 	}
 }

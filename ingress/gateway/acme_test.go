@@ -122,8 +122,13 @@ func TestACME(t *testing.T) {
 				c.must(err)
 			}
 			i.Want([]acme.Certificate{{Secret: other, Hosts: []string{test.host}, Kind: "Gateway", Object: other, Gateway: other}})
-			if err := <-evil; err == nil {
-				t.Error("another tenant gets a certificate for the host")
+			for err := range evil {
+				if err == nil {
+					t.Error("another tenant gets a certificate for the host")
+				} else if strings.Contains(err.Error(), "accountDoesNotExist") { // as above
+					continue
+				}
+				break
 			}
 			i.Want(nil)
 			m, err := c.core.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), acme.Challenges, metav1.GetOptions{})

@@ -114,6 +114,7 @@ bin/sig-network: always
 	@mkdir -p $@
 	CGO_ENABLED=0 $(GO) build -C test/conformance/kubernetes -o $(CURDIR)/$@/ github.com/onsi/ginkgo/v2/ginkgo k8s.io/kubernetes/test/images/agnhost
 	CGO_ENABLED=0 $(GO) test -C test/conformance/kubernetes -c -o $(CURDIR)/$@/e2e.test k8s.io/kubernetes/test/e2e
+	install -m 644 $$($(GO) list -C test/conformance/kubernetes -m -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter/localhost.* $@/
 
 check/sig-network: bin/real-cluster/$(KUBERNETES) bin/sig-network ## Kubernetes' own Conformance tests of [sig-network] in a cluster made by kubeadm, in each mode: hours of building, the first time, and an hour
 	./hack/install-deps.sh test real-cluster sig-network

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/doctor"
@@ -114,7 +116,8 @@ func announced(ctx context.Context, e *doctor.Evidence, agents []agentlink.Found
 }
 
 // Announced asks nodes what they say of load balancer addresses. missing says which of them
-// didn't; "" if all did.
+// didn't; "" if all did. Who has no right to ask other nodes knows nothing: that one node
+// doesn't announce an address says nothing of the others.
 func Announced(ctx context.Context, agents []agentlink.Found) (list []doctor.Announced, missing string) {
 	told := make([][]doctor.Announced, len(agents))
 	failed := make([]error, len(agents))
@@ -127,6 +130,9 @@ func Announced(ctx context.Context, agents []agentlink.Found) (list []doctor.Ann
 		list = append(list, told[i]...)
 		if failed[i] != nil {
 			missing = fmt.Sprintf("%s: %v", agents[i].Name(), failed[i])
+			if apierrors.IsForbidden(failed[i]) {
+				return nil, missing
+			}
 		}
 	}
 	return list, missing

@@ -24,6 +24,7 @@ type image struct {
 	Folder     string            // whose files it has, if any
 	Programs   map[string]string // path in the image to the machine's file, with the libraries that it links
 	Entrypoint []string
+	Args       []string // where a container names none
 }
 
 type descriptor struct {
@@ -73,7 +74,7 @@ func (i *image) write(path string) error {
 	files := blob("layer.v1.tar", layer)
 	config := blob("config.v1+json", marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Entrypoint": i.Entrypoint, "Env": []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
+		"config": map[string]any{"Entrypoint": i.Entrypoint, "Cmd": i.Args, "Env": []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{files.Digest}},
 	}))
 	manifest := blob("manifest.v1+json", marshal(map[string]any{

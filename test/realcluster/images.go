@@ -17,6 +17,8 @@ const (
 	FairwayTag   = "test"
 	LastTag      = "last" // the last release's
 	agnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
+	// dnsImage asks names by glibc; so does our agnhost, whose programs are Debian's.
+	dnsImage     = "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0"
 	fairwayAgent = FairwayImage + ":" + FairwayTag
 )
 
@@ -97,8 +99,11 @@ func (c *Cluster) imageList() ([]image, error) {
 // agnhost is the image of Kubernetes' own tests, with the programs that its Dockerfile
 // names and those that tests' scripts run.
 func (o *Options) agnhost(debian string) (image, error) {
-	i := image{Names: []string{agnhostImage}, Folder: debian, Entrypoint: []string{"/agnhost"},
+	i := image{Names: []string{agnhostImage, dnsImage}, Folder: debian, Entrypoint: []string{"/agnhost"}, Args: []string{"pause"},
 		Programs: map[string]string{"agnhost": o.Agnhost, "coredns": o.CoreDNS}}
+	for _, name := range []string{"localhost.crt", "localhost.key"} {
+		i.Programs[name] = filepath.Join(filepath.Dir(o.Agnhost), name)
+	}
 	for at, name := range map[string]string{"sh": "dash", "nc": "nc.openbsd"} {
 		file, err := exec.LookPath(name)
 		if err != nil {
@@ -106,7 +111,7 @@ func (o *Options) agnhost(debian string) (image, error) {
 		}
 		i.Programs["usr/bin/"+at] = file
 	}
-	for name := range strings.FieldsSeq("bash cat curl date dig getent grep hostname ip ls mkdir rm seq sleep ss sysctl tail test wc") {
+	for name := range strings.FieldsSeq("bash cat curl date dig getent grep hostname ip ls mkdir nslookup rm seq sleep ss sysctl tail test wc") {
 		file, err := exec.LookPath(name)
 		if err != nil {
 			return i, fmt.Errorf("image of agnhost: %w", err)

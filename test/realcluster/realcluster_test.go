@@ -124,8 +124,8 @@ const (
 	loseNode           // connections to a node that ends, too
 )
 
-// step does something under load, and then asks all questions.
-func (w *walk) step(what string, may losses, do func() error) {
+// loaded does something under load.
+func (w *walk) loaded(what string, may losses, do func() error) {
 	w.t.Helper()
 	report, err := w.c.UnderLoad(what, do)
 	if err != nil {
@@ -136,6 +136,12 @@ func (w *walk) step(what string, may losses, do func() error) {
 	if failed > 0 && may < loseNode || broken > 0 && may < loseKept {
 		w.t.Errorf("%s lost connections", what)
 	}
+}
+
+// step does something under load, and then asks all questions.
+func (w *walk) step(what string, may losses, do func() error) {
+	w.t.Helper()
+	w.loaded(what, may, do)
 	got, err := w.c.Settled(w.questions, w.accepted)
 	if err != nil {
 		w.t.Fatalf("%s: %v", what, err)

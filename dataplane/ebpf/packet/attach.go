@@ -40,6 +40,9 @@ func (p *Path) Attach(s *maps.Store, want *model.Table) error {
 
 // enter attaches the programs wherever they aren't yet.
 func (p *Path) enter(want *model.Table) error {
+	if err := keepSources(); err != nil {
+		return err
+	}
 	live, err := kernel.List(p.netlink.LinkList)
 	if err != nil {
 		return fmt.Errorf("list interfaces: %w", err)

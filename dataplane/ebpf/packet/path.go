@@ -5,7 +5,8 @@
 // attaches them to what interfaces.go and follow.go find; ahead.go sees who is there before
 // them. xdp.go has the program at drivers. conns.go has the connection
 // table, turns.go and gc.go end connections in it, drops.go counts lost packets.
-// takeover.go and handover.go are about changes of the data plane.
+// takeover.go and handover.go are about changes of the data plane; sources.go is about rules of
+// others that masquerade.
 package packet
 
 import (
@@ -176,7 +177,7 @@ func (p *Path) Remove(dir string) error {
 	if err := errors.Join(a.remove(live), p.Steps.At("packets detached")); err != nil {
 		return err
 	}
-	return conntrack.StopTranslating(keeper)
+	return errors.Join(conntrack.StopTranslating(sourcesTable), conntrack.StopTranslating(keeper))
 }
 
 // Programs are the compiled programs of the packet path, which are read once. The caller

@@ -117,6 +117,9 @@ static __noinline void erase_conn(const struct tuple *t) { erase(&conns_2, t); }
 // translated as it came in.
 #define TRANSLATED 0xfa17
 
+// TRANSLATED_MARK is a bit of such a packet's mark, for netfilter: see sources.go.
+#define TRANSLATED_MARK 0x1000
+
 // LEFT is what it says of one that was left to netfilter.
 #define LEFT 0xfa18
 

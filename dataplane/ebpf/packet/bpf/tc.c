@@ -99,6 +99,7 @@ static __always_inline int translate(struct __sk_buff *skb, struct work *w, stru
 		return fail(NO_PORT);
 	touch(&w->p, c, skb->len);
 	skb->tc_index = TRANSLATED;
+	skb->mark = w->p.t.hook == AT_INGRESS ? skb->mark | TRANSLATED_MARK : skb->mark & ~TRANSLATED_MARK;
 	w->to = c->to;
 	if (kind == LED_CLIENTS) // looks right already
 		return TC_ACT_UNSPEC;

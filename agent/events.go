@@ -70,6 +70,8 @@ func poolAsks(p *model.Pool, lack kernel.Unsupported) bool {
 		return p.ID.Proto == model.SCTP
 	case kernel.ManyClients:
 		return p.Affinity > 0
+	case kernel.OrphanReset:
+		return p.ID.Proto == model.TCP && p.Orphans != model.OrphansKeep
 	}
 	return false
 }

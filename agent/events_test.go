@@ -38,6 +38,19 @@ func TestLacksAreToldOnce(t *testing.T) {
 	}
 }
 
+// TestLackOfOrphanReset is told to those who ask for it.
+func TestLackOfOrphanReset(t *testing.T) {
+	for orphans, want := range map[model.Orphans]int{model.OrphansKeep: 0, model.OrphansReset: 1, model.OrphansDeadline: 1} {
+		e := &events{Writer: notices.New(fake.NewClientset(), "node", slog.New(slog.DiscardHandler))}
+		edit := model.NewTable().Edit()
+		edit.SetPool(&model.Pool{ID: model.PoolID{Name: "default/web:http", Proto: model.TCP}, Orphans: orphans})
+		e.unsupported(edit.Table(), []kernel.Unsupported{{Feature: kernel.OrphanReset, Why: "conntrack isn't loose"}})
+		if told := e.Drain(); len(told) != want {
+			t.Errorf("orphans %d: %d Events, want %d", orphans, len(told), want)
+		}
+	}
+}
+
 // TestLackOfDirectReturn is told when a Service that is there already asks for it.
 func TestLackOfDirectReturn(t *testing.T) {
 	e := &events{Writer: notices.New(fake.NewClientset(), "node", slog.New(slog.DiscardHandler))}

@@ -35,6 +35,8 @@ type Kind struct {
 	Mark string
 	// Section is the part of kube-proxy's configuration that is about this mode.
 	Section Section
+	// Networks are those of nodes on which the mode doesn't do all; they are part of Unsupported.
+	Networks []kernel.Unsupported
 	// InConntrack says that conntrack has an entry, with the endpoint, for each connection
 	// that this mode translates, also where the mode has a table of its own.
 	InConntrack bool
@@ -106,14 +108,14 @@ func Kinds() []Kind {
 	return []Kind{
 		{
 			Name: "nftables", Short: "nf_tables over netlink: a constant number of rules over maps and sets",
-			Section: SectionNFTables, InConntrack: true,
+			Section: SectionNFTables, InConntrack: true, Networks: nftables.Networks,
 			Failures: FailureMetrics{All: NFTablesFailures, Full: NFTablesCleanupFailed},
 			New:      func(o kernel.Options) (Plane, error) { return nftables.New(o) },
 			Render:   nftables.Render, Script: nftables.Script,
 		},
 		{
 			Name: "ebpf", Privileged: true, Short: "eBPF: sockets are connected to backends directly, all else is translated at the interfaces",
-			Bypass: ebpf.Bypass, BeforeNetfilter: true, Ahead: ebpf.Ahead,
+			Bypass: ebpf.Bypass, BeforeNetfilter: true, Ahead: ebpf.Ahead, Networks: ebpf.Networks,
 			New:    func(o kernel.Options) (Plane, error) { return ebpf.New(o) },
 			Traces: ebpf.Traces,
 			Render: ebpf.Render, Script: ebpf.Script,
@@ -121,7 +123,7 @@ func Kinds() []Kind {
 		{
 			Name: "iptables", Short: "iptables rules in kube-proxy's form, both the nft and the legacy variant",
 			KubeProxyModes: []string{"iptables", "ipvs"}, Mark: "KUBE-INVALID",
-			Section: SectionIPTables, InConntrack: true,
+			Section: SectionIPTables, InConntrack: true, Networks: iptables.Networks,
 			Failures: FailureMetrics{Full: RestoreFailures, Partial: PartialRestoreFailures},
 			New:      func(o kernel.Options) (Plane, error) { return iptables.New(o) },
 			Render:   iptables.Render, Script: iptables.Script,
@@ -130,7 +132,7 @@ func Kinds() []Kind {
 			Name: "ipvs", Short: "IPVS, ipsets and a constant number of iptables rules",
 			Interfaces: []string{ipvs.Interface}, TakesAddresses: true,
 			KubeProxyModes: []string{"ipvs"}, Mark: "KUBE-FROM-POD",
-			Section: SectionIPVS, InConntrack: true,
+			Section: SectionIPVS, InConntrack: true, Networks: ipvs.Networks,
 			Failures: FailureMetrics{All: RestoreFailures},
 			New:      func(o kernel.Options) (Plane, error) { return ipvs.New(o) },
 			Render:   ipvs.Render, Script: ipvs.Script,

@@ -4,14 +4,22 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/routelocalnet"
 	"github.com/fairway-net/fairway/model"
 )
+
+// Networks are the networks of nodes on which this plane doesn't do all.
+var Networks = []kernel.Unsupported{{
+	Feature: kernel.Network, Value: "bridge without hairpin mode",
+	Why: "a pod at such a bridge doesn't reach itself through a Service: the bridge sends no frame back where it came from, and packets are translated behind it",
+}}
 
 // limits are what this machine can't do of what iptables can.
 type limits struct{ noSCTP, noLocalnet bool }
@@ -40,6 +48,7 @@ func unsupported(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Uns
 		l.noSCTP = true
 		list = append(list, kernel.Unsupported{Feature: kernel.SCTPProtocol, Why: err.Error()})
 	}
+	list = slices.Concat(list, Networks, conntrack.Unsupported())
 	list = append(list, kernel.Unsupported{
 		Feature: kernel.DirectReturn,
 		Why:     "netfilter translates back on the node that translated; external traffic is masqueraded",

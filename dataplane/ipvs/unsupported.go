@@ -8,6 +8,12 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
+// Networks are the networks of nodes on which this plane doesn't do all.
+var Networks = []kernel.Unsupported{{
+	Feature: kernel.Network, Value: "bridge without hairpin mode",
+	Why: "a pod at such a bridge doesn't reach itself through a Service: the bridge sends no frame back where it came from, and packets are translated behind it",
+}}
+
 // Unsupported lists what the plane does not do on this machine.
 func (p *Plane) Unsupported() []kernel.Unsupported {
 	p.mu.Lock()
@@ -19,6 +25,7 @@ func (p *Plane) Unsupported() []kernel.Unsupported {
 		{Feature: kernel.DirectReturn, Why: "IPVS' own direct routing can't change ports, and endpoints would need the Service's address; external traffic is masqueraded"},
 		{Feature: kernel.StableFlows, Why: "only the node where a connection began can translate it; at another one the client is reset"},
 	}
+	unsupported = append(unsupported, Networks...)
 	for _, s := range slices.Sorted(maps.Keys(p.choose.missing)) {
 		unsupported = append(unsupported, kernel.Unsupported{
 			Feature: kernel.Scheduling, Value: string(s),

@@ -1,9 +1,18 @@
 package nftables
 
 import (
+	"slices"
+
+	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
+
+// Networks are the networks of nodes on which this plane doesn't do all.
+var Networks = []kernel.Unsupported{{
+	Feature: kernel.Network, Value: "bridge without hairpin mode",
+	Why: "a pod at such a bridge doesn't reach itself through a Service: the bridge sends no frame back where it came from, and packets are translated behind it",
+}}
 
 // Unsupported lists what this plane doesn't do: see dataplane.Plane.
 func (p *Plane) Unsupported() []kernel.Unsupported {
@@ -20,6 +29,7 @@ func (p *Plane) Unsupported() []kernel.Unsupported {
 	}
 	unsupported(model.MaglevHashing, "nf_tables has no consistent hash")
 	unsupported(model.MaglevPortHashing, "nf_tables has no consistent hash")
+	list = slices.Concat(list, Networks, conntrack.Unsupported())
 	list = append(list, kernel.Unsupported{Feature: kernel.DirectReturn, Why: "netfilter translates back on the node that translated; external traffic is masqueraded"},
 		kernel.Unsupported{Feature: kernel.StableFlows, Why: "only the node where a connection began can translate it; at another one the client is reset"})
 	if p.noLocalnet {

@@ -144,6 +144,11 @@ const (
 	// NodeSockets: the plane chooses for sockets, but sees only some of the
 	// node's; it does with packets what it would do for the others.
 	NodeSockets Feature = "all of the node's sockets"
+	// OrphanReset: Pool.Orphans other than OrphansKeep.
+	OrphanReset Feature = "reset of connections whose endpoint is gone"
+	// Network: Services are served on every network of a node; Value names the one where they
+	// aren't, or not wholly. docs/reference/semantics.md has a row for each.
+	Network Feature = "network of the node:"
 )
 
 // RemoteOnly, as the Value of an unsupported ClientAddress, says that backends which

@@ -54,8 +54,8 @@ func (p *Path) syncAll() error {
 // error.
 func (p *Path) sync(l netlink.Link, kind linkKind, addresses []netlink.Addr) error {
 	name := l.Attrs().Name
+	p.logUnserved(l, kind, addresses)
 	if len(sidePrograms[kind]) == 0 {
-		p.logUnserved(l, kind, addresses)
 		if err := p.attacher.release(l, kind); err != nil && !isGone(err) {
 			return fmt.Errorf("detach programs from interface %s: %w", name, err)
 		}
@@ -142,17 +142,17 @@ func kindOf(l, master netlink.Link) linkKind {
 	return notForServices
 }
 
-// logUnserved says once of an interface that is in use that nothing is served there.
+// logUnserved says once of an interface that is in use that nothing, or not all, is served there.
 func (p *Path) logUnserved(l netlink.Link, kind linkKind, addresses []netlink.Addr) {
 	a := l.Attrs()
-	if kind != notForServices || len(addresses) == 0 || a.Flags&net.FlagUp == 0 || p.unserved[a.Name] {
+	if kind != notForServices && l.Type() != "ipvlan" || len(addresses) == 0 || a.Flags&net.FlagUp == 0 || p.unserved[a.Name] {
 		return
 	}
 	if p.unserved == nil {
 		p.unserved = map[string]bool{}
 	}
 	p.unserved[a.Name] = true
-	slog.Warn("ebpf mode can't serve Services at an interface of this kind; another mode can", "interface", a.Name, "kind", a.EncapType)
+	slog.Warn("ebpf mode can't serve Services at an interface of this kind; another mode can", "interface", a.Name, "kind", l.Type())
 }
 
 // isGone reports whether an error says that there is no such interface.

@@ -34,8 +34,9 @@ func TestKinds(t *testing.T) {
 		p.logUnserved(link("ipoib", "infiniband"), notForServices, addresses)
 		p.logUnserved(link("unused", "infiniband"), notForServices, nil)
 		p.logUnserved(link("veth", "ether"), ethernet, addresses)
+		p.logUnserved(link("ipvlan", "ether"), ethernet, addresses)
 	}
-	if len(p.unserved) != 1 || !p.unserved["ipoib"] {
+	if len(p.unserved) != 2 || !p.unserved["ipoib"] || !p.unserved["ipvlan"] {
 		t.Errorf("said to be unserved: %v", p.unserved)
 	}
 }

@@ -33,6 +33,9 @@ type Site struct {
 	// OneWay says that pods are ports of a bridge which sends no frame back where it came
 	// from: in modes that translate in netfilter, no pod reaches itself through a Service.
 	OneWay bool
+	// Lacks are the modes that can't serve this network, and what they call it
+	// (kernel.Network). No case is played in these.
+	Lacks map[string]string
 	// Ahead says that programs of somebody else's are before the plane's, which ebpf mode
 	// tells as a difference from what should be.
 	Ahead bool
@@ -80,6 +83,11 @@ func (site *Site) parse(s siteStep) error {
 		site.Every = true
 	case "plays":
 		site.Plays = s.args
+	case "lacks":
+		if site.Lacks == nil {
+			site.Lacks = map[string]string{}
+		}
+		site.Lacks[s.args[0]] = strings.Join(s.args[1:], " ")
 	case "oneway":
 		site.OneWay = true
 	case "ahead":
@@ -119,6 +127,7 @@ func siteVerbs() map[string]siteVerb {
 		"needs":   {1, 0, nil},
 		"every":   {0, 0, nil},
 		"plays":   {1, 0, nil},
+		"lacks":   {2, 0, nil},
 		"oneway":  {0, 0, nil},
 		"ahead":   {0, 0, nil},
 		"bridged": {1, 0, nil},

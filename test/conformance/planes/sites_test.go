@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/test/vm"
 )
 
@@ -57,6 +58,9 @@ func TestSites(t *testing.T) {
 				if !everySite && len(kernelNeeds[kind.Name]) > 0 {
 					continue // in the virtual machine, which is slow
 				}
+				if site.Lacks[kind.Name] != "" {
+					continue // TestLacksAreDeclared
+				}
 				t.Run(kind.Name, func(t *testing.T) {
 					t.Parallel()
 					needs := slices.Concat(site.Needs, kernelNeeds[kind.Name])
@@ -86,6 +90,46 @@ func playSite(t *testing.T, site *Site, kind string) {
 			t.Parallel()
 			play(t, th, kind, c)
 		})
+	}
+}
+
+// TestLacksAreDeclared: what a mode can't do on a site, it declares, and docs have a row for it.
+// What it declares of Linux' own networks, a site shows.
+func TestLacksAreDeclared(t *testing.T) {
+	docs, err := os.ReadFile("../../../docs/reference/semantics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type lack struct{ mode, network string }
+	shown := map[lack]string{{"ebpf", "IP over InfiniBand"}: "no kernel has such an interface without the hardware"}
+	for _, site := range sites(t) {
+		for mode, network := range site.Lacks {
+			shown[lack{mode, network}] = site.Name
+		}
+		if site.OneWay {
+			for _, mode := range translators {
+				shown[lack{mode, "bridge without hairpin mode"}] = site.Name
+			}
+		}
+	}
+	for _, kind := range dataplane.Kinds() {
+		for _, u := range kind.Networks {
+			l := lack{kind.Name, u.Value}
+			if u.Feature != kernel.Network || u.Why == "" || shown[l] == "" {
+				t.Errorf("%s declares that it lacks %s, which no site shows", l.mode, u)
+			}
+			delete(shown, l)
+			documented := slices.ContainsFunc(strings.Split(string(docs), "\n"), func(line string) bool {
+				network, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+				return strings.Contains(network, u.Value) && strings.Contains(network, kind.Name)
+			})
+			if !documented {
+				t.Errorf("%s mode lacks %s, of which docs/reference/semantics.md has no row", kind.Name, u)
+			}
+		}
+	}
+	for l, where := range shown {
+		t.Errorf("site %s says that %s mode lacks %q, which the mode doesn't declare", where, l.mode, l.network)
 	}
 }
 

@@ -332,3 +332,14 @@ func TestLockedOut(t *testing.T) {
 		return ok && m.Sender == vip && bytes.Equal(m.SenderMAC, l.macOf("b")) && bytes.Equal(frame[:6], broadcast)
 	})
 }
+
+// TestDeletedNode: a node that the cluster says is out loses its addresses at once, although its
+// agent goes on and signs with a key that is good.
+func TestDeletedNode(t *testing.T) {
+	requireTools(t)
+	l := newLAN(t)
+	l.firstAlone()
+	l.must(l.nodes["b"].Process.Signal(expels))
+	l.expectOwners("b")
+	l.stays("b", "the node that is out goes on", 2*core.DeadAfter)
+}

@@ -45,6 +45,8 @@ const (
 	isEmpty   = syscall.SIGUSR2 // has no connections left
 	// forgetsKey has it know the next key only.
 	forgetsKey = syscall.SIGTTIN
+	// expels has it know that node a is out.
+	expels = syscall.SIGTTOU
 )
 
 // nextKey is what nodes sign with that were told so.
@@ -62,9 +64,13 @@ func beNode(name string) int {
 	}()
 	c := cluster(name)
 	rotate := make(chan os.Signal, 1)
-	signal.Notify(rotate, forgetsKey)
+	signal.Notify(rotate, forgetsKey, expels)
 	go func() {
-		for range rotate {
+		for s := range rotate {
+			if s == expels {
+				c.Keys.SetOut([]string{"a"})
+				continue
+			}
 			c.Keys.Set([]byte(nextKey))
 		}
 	}()

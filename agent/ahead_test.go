@@ -13,19 +13,15 @@ import (
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/internal/ahead"
-	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/kube/notices"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // TestAhead: of a rule that drops packets to a port before they come to a Service, the agent
 // says once which Services it concerns, and tells those who ask as long as it is there.
 func TestAhead(t *testing.T) {
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
+	ns := netnstest.New(t)
 	port := []byte{0, 80}
 	var rules []ahead.Rule
 	if err := ns.Do(func() error {

@@ -20,6 +20,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // waitTimeout bounds what is waited for; only a failure takes so long.
@@ -82,13 +83,7 @@ func (n *network) must(err error) {
 
 func (n *network) namespace() *netns.NS {
 	n.t.Helper()
-	ns, err := netns.Anonymous()
-	n.must(err)
-	n.t.Cleanup(func() {
-		if err := ns.Close(); err != nil {
-			n.t.Error(err)
-		}
-	})
+	ns := netnstest.New(n.t)
 	return ns
 }
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // asFairway has the test's program be fairway.
@@ -67,15 +67,7 @@ func TestUpIsCalm(t *testing.T) {
 // upIsCalm starts `up` with some flags besides and returns what it prints.
 func upIsCalm(t *testing.T, url string, flags ...string) string {
 	t.Helper()
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := ns.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	ns := netnstest.New(t)
 	dir := t.TempDir()
 	up := exec.Command(os.Args[0], append([]string{"up", "--data-dir", filepath.Join(dir, "data"), "--state-dir", filepath.Join(dir, "state"), "--secure-port", "0"}, flags...)...)
 	up.Env = append(os.Environ(), asFairway+"=1")

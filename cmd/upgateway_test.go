@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/netnstest"
 	"github.com/fairway-net/fairway/test/wait"
 
 	"github.com/vishvananda/netlink"
@@ -47,11 +48,7 @@ type upRig struct {
 
 func newUpRig(t *testing.T, args ...string) *upRig {
 	t.Helper()
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
+	ns := netnstest.New(t)
 	err = ns.Do(func() error {
 		lo, err := netlink.LinkByName("lo")
 		address := &netlink.Addr{IPNet: netlink.NewIPNet(net.IPv4(192, 0, 2, 1))}

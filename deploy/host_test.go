@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/netnstest"
 	"github.com/fairway-net/fairway/test/wait"
 
 	"github.com/vishvananda/netlink"
@@ -37,16 +38,8 @@ type host struct {
 
 func newHost(t *testing.T) *host {
 	t.Helper()
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := netnstest.New(t)
 	h := &host{t: t, ns: ns, api: fakeapi.NewServer(), dir: t.TempDir()}
-	t.Cleanup(func() {
-		if err := ns.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	h.api.Token, h.api.Rules = apiToken, fakeapi.NodeProxier()
 	h.network()
 	err = ns.Do(func() (err error) {

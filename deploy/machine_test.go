@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/netnstest"
 	"github.com/fairway-net/fairway/test/wait"
 
 	"github.com/vishvananda/netlink"
@@ -56,9 +57,7 @@ func (m *machines) must(err error) {
 
 func (m *machines) namespace() *netns.NS {
 	m.t.Helper()
-	ns, err := netns.Anonymous()
-	m.must(err)
-	m.t.Cleanup(func() { _ = ns.Close() })
+	ns := netnstest.New(m.t)
 	return ns
 }
 

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/netnstest"
 	"github.com/fairway-net/fairway/test/wait"
 
-	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -34,11 +34,7 @@ func TestRelay(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
+	ns := netnstest.New(t)
 	lo, err := ns.Netlink()
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // TestDevices: a peer with spec.vrf is dialed by that device, where
@@ -28,9 +29,9 @@ func TestDevices(t *testing.T) {
 // one in a VRF.
 func devicesLead(t *testing.T, vrfs bool) {
 	t.Helper()
-	node := namespace(t)
+	node := netnstest.New(t)
 	for i, name := range []string{"red", "blue"} {
-		router, device := namespace(t), name
+		router, device := netnstest.New(t), name
 		if vrfs {
 			device = "eth-" + name
 		}
@@ -99,20 +100,6 @@ func containsText(err error, text string) bool {
 		}
 	}
 	return false
-}
-
-func namespace(t *testing.T) *netns.NS {
-	t.Helper()
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := ns.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return ns
 }
 
 // connect links a node to a router by a device. All routers have the same addresses.

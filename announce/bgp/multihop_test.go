@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/announce"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // TestMultiHop: with spec.ebgpMultiHop a node holds sessions, with BFD, with an FRR that is a hop
@@ -21,7 +22,7 @@ func TestMultiHop(t *testing.T) {
 	if _, err := exec.LookPath("/usr/lib/frr/bgpd"); err != nil {
 		t.Skipf("%v: run make deps", err)
 	}
-	node, pod, middle, router, client := namespace(t), namespace(t), namespace(t), namespace(t), namespace(t)
+	node, pod, middle, router, client := netnstest.New(t), netnstest.New(t), netnstest.New(t), netnstest.New(t), netnstest.New(t)
 	near := []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("2001:db8::1/64")}
 	far := []netip.Prefix{netip.MustParsePrefix("192.0.3.1/24"), netip.MustParsePrefix("2001:db8:3::1/64")}
 	link(t, middle, "node", node, "eth0", near)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // gateways are the addresses of the router in each VRF.
@@ -32,10 +33,10 @@ func TestRouterInVRF(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs network namespaces")
 	}
-	node, pod := namespace(t), namespace(t)
+	node, pod := netnstest.New(t), netnstest.New(t)
 	var routers, clients []*netns.NS
 	for i, name := range []string{"red", "blue"} {
-		router, client := namespace(t), namespace(t)
+		router, client := netnstest.New(t), netnstest.New(t)
 		routers, clients = append(routers, router), append(clients, client)
 		connect(t, node, router, "eth-"+name, i)
 		enslave(t, node, "eth-"+name, name, i)

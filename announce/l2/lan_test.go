@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/netnstest"
 	"github.com/fairway-net/fairway/test/wait"
 
 	"github.com/mdlayher/packet"
@@ -60,9 +61,7 @@ func newLAN(t *testing.T) *lan {
 
 func (l *lan) namespace() *netns.NS {
 	l.Helper()
-	ns, err := netns.Anonymous()
-	l.must(err)
-	l.Cleanup(func() { l.must(ns.Close()) })
+	ns := netnstest.New(l)
 	return ns
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // TestQuietFirst: where addresses of Services are the node's own, its kernel answers ARP only
@@ -20,14 +20,10 @@ func TestQuietFirst(t *testing.T) {
 		t.Skip("needs a network namespace")
 	}
 	for _, takes := range []bool{true, false} {
-		ns, err := netns.Anonymous()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ns.Close()
+		ns := netnstest.New(t)
 		n := announcingTo(t, &notebook{})
 		n.takes = func() bool { return takes }
-		err = ns.Do(func() error {
+		err := ns.Do(func() error {
 			if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "veth0"}); err != nil {
 				return err
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
 	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // inNode runs a test as on a node: in a network namespace and with a cgroup of
@@ -38,11 +38,7 @@ func inNode(t *testing.T, test func(t *testing.T, options kernel.Options)) {
 			t.Error(err)
 		}
 	}()
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
+	ns := netnstest.New(t)
 	h, err := ns.Netlink()
 	if err != nil {
 		t.Fatal(err)

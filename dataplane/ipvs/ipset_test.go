@@ -11,8 +11,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/fairway-net/fairway/internal/ipset"
-	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // inNamespace runs the test on a thread in a network namespace of its own.
@@ -21,15 +21,7 @@ func inNamespace(t *testing.T, test func(t *testing.T)) {
 	if os.Getuid() != 0 {
 		t.Skip("NOT TESTED: needs root to make a network namespace")
 	}
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := ns.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	ns := netnstest.New(t)
 	if err := ns.Do(func() error { runtime.LockOSThread(); defer runtime.UnlockOSThread(); test(t); return nil }); err != nil {
 		t.Fatal(err)
 	}

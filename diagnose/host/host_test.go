@@ -11,7 +11,7 @@ import (
 	"github.com/google/nftables/expr"
 
 	"github.com/fairway-net/fairway/diagnose/doctor"
-	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 func TestLegacyChains(t *testing.T) {
@@ -70,11 +70,7 @@ func TestDropsNames(t *testing.T) {
 
 // TestUplinkBridges: a bridge that the default route leads to is found, and no other.
 func TestUplinkBridges(t *testing.T) {
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
+	ns := netnstest.New(t)
 	bridges := func(commands ...string) (got []string) {
 		t.Helper()
 		for _, c := range commands {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/netnstest"
 	"github.com/fairway-net/fairway/test/wait"
 
 	"github.com/google/nftables"
@@ -89,15 +90,7 @@ func awaitAddress(t *testing.T, ns *netns.NS, address string) {
 
 func namespace(t *testing.T) *netns.NS {
 	t.Helper()
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := ns.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	ns := netnstest.New(t)
 	configure(t, ns, "lo")
 	return ns
 }

@@ -4,17 +4,13 @@ import (
 	"os"
 	"testing"
 
-	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // TestItself: where the kernel gives a socket the very port that is asked, it
 // connects to itself, and nobody has answered.
 func TestItself(t *testing.T) {
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ns.Close() }()
+	ns := netnstest.New(t)
 	kernel, err := ns.Netlink()
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // frontends are those that rules are held against.
@@ -63,7 +64,7 @@ const afterwards = "-t nat -N KUBE-SERVICES\n-t nat -A PREROUTING -j KUBE-SERVIC
 func TestRead(t *testing.T) {
 	for _, program := range []string{"iptables-nft", "iptables-legacy"} {
 		for _, c := range cases {
-			ns := namespace(t)
+			ns := netnstest.New(t)
 			for line := range strings.SplitSeq(c.rules+"\n"+afterwards, "\n") {
 				run(t, ns, append([]string{program}, words(line)...)...)
 			}
@@ -87,7 +88,7 @@ func TestReadNFTables(t *testing.T) {
 		"ct state invalid drop":                             nil,
 		"ip protocol udp th dport 53 ip saddr 1.2.3.4 drop": {"dns drops"},
 	} {
-		ns := namespace(t)
+		ns := netnstest.New(t)
 		run(t, ns, "nft", "add table inet theirs; add chain inet theirs pre { type filter hook prerouting priority -300; }; "+
 			"add chain inet theirs late { type filter hook forward priority 0; }; add rule inet theirs late drop; "+
 			"add table inet fairway; add chain inet fairway raw { type filter hook prerouting priority -300; }; add rule inet fairway raw drop; add rule inet theirs pre "+rules)
@@ -114,20 +115,6 @@ func words(line string) []string {
 		list = append(list, comment)
 	}
 	return append(list, strings.Fields(after)...)
-}
-
-func namespace(t *testing.T) *netns.NS {
-	t.Helper()
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := ns.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return ns
 }
 
 func run(t *testing.T, ns *netns.NS, command ...string) {

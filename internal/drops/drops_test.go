@@ -10,6 +10,7 @@ import (
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // TestRefusedByNobody: a connection and a datagram to ports where nobody listens are
@@ -47,11 +48,7 @@ func TestRefusedByNobody(t *testing.T) {
 // namespace has a loopback interface.
 func namespace(t *testing.T) *netns.NS {
 	t.Helper()
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
+	ns := netnstest.New(t)
 	h, err := ns.Netlink()
 	if err != nil {
 		t.Fatal(err)

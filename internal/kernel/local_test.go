@@ -10,21 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // TestAwaitLocal listens at addresses right after they were added: a few, which are
 // looked up, and many, which are listed.
 func TestAwaitLocal(t *testing.T) {
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := ns.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	ns := netnstest.New(t)
 	h, err := ns.Netlink(unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/netnstest"
 	"github.com/fairway-net/fairway/test/wait"
 
 	"github.com/google/nftables"
@@ -48,15 +49,7 @@ var (
 // namespace makes a network namespace whose loopback interface is up.
 func namespace(t *testing.T) *netns.NS {
 	t.Helper()
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatalf("make a network namespace (tests run as root): %v", err)
-	}
-	t.Cleanup(func() {
-		if err := ns.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	ns := netnstest.New(t)
 	in(t, ns, func() error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {

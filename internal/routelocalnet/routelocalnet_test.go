@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/internal/routelocalnet"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // TestKeep has planes need the setting one after the other, as in a change of
@@ -25,11 +25,7 @@ func TestKeep(t *testing.T) {
 		{"changed by somebody", "0", [][2]string{{"+a", "1"}, {"0", "0"}, {"+a", "1"}, {"-a", "0"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ns, err := netns.Anonymous()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ns.Close()
+			ns := netnstest.New(t)
 			dir := t.TempDir()
 			err = ns.Do(func() error {
 				write(t, test.before)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/netnstest"
 	"github.com/fairway-net/fairway/test/wait"
 
 	"github.com/fairway-net/fairway/internal/netns"
@@ -201,11 +202,7 @@ func TestDrainGivesUp(t *testing.T) {
 }
 
 func TestBadPort(t *testing.T) {
-	ns, err := netns.Anonymous()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
+	ns := netnstest.New(t)
 	if s, err := echo.Start("x", []echo.Port{{Number: 1, Protocol: "ICMP"}}, ns.Do); err == nil {
 		t.Error("ICMP accepted", s.Close())
 	}
@@ -218,11 +215,7 @@ func TestBadPort(t *testing.T) {
 // TestSCTP needs a kernel with SCTP: where this one lacks it, the virtual machine's.
 func TestSCTP(t *testing.T) {
 	vm.With(t, func(t *testing.T) {
-		ns, err := netns.Anonymous()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ns.Close()
+		ns := netnstest.New(t)
 		s, err := echo.Start("x", []echo.Port{{Number: 1, Protocol: "SCTP"}}, ns.Do)
 		if err != nil {
 			t.Fatal(err)

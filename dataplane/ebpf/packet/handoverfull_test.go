@@ -20,6 +20,7 @@ import (
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // most is up to how many entries TestHandoverToFullTable makes.
@@ -33,9 +34,7 @@ func TestHandoverToFullTable(t *testing.T) {
 	if limit == 0 || limit > most {
 		t.Fatalf("conntrack's table has room for %d entries here", limit)
 	}
-	ns, err := netns.Anonymous()
-	must(t, err)
-	defer func() { must(t, ns.Close()) }()
+	ns := netnstest.New(t)
 	fillers := fill(t, ns, limit)
 
 	b := newBench(t, true)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/conntrack"
-	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // TestGivenInSpiteOfOthers: netfilter gets a connection although it has seen
@@ -43,9 +43,7 @@ func TestGivenInSpiteOfOthers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns, err := netns.Anonymous()
-			must(t, err)
-			defer func() { must(t, ns.Close()) }()
+			ns := netnstest.New(t)
 			found := 0
 			must(t, ns.Do(func() error {
 				for _, do := range []func() error{c.before.flow().Insert, c.given.forget, c.given.flow().Insert} {
@@ -77,9 +75,7 @@ func TestPortsReserved(t *testing.T) {
 		"own datagram": {proto: model.UDP, own: true, client: node, between: node, frontend: frontend, backend: backend, source: node, idle: 100},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns, err := netns.Anonymous()
-			must(t, err)
-			defer func() { must(t, ns.Close()) }()
+			ns := netnstest.New(t)
 			another := translation{proto: given.proto, client: at("172.30.100.1:5000"), frontend: at("172.30.0.11:30080"), backend: backend, source: node, idle: 100}
 			must(t, ns.Do(func() error {
 				if err := given.holdPort(); err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/internal/tcfilter"
 	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/lab/topology"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // site is how a node and its pods are wired.
@@ -225,9 +225,7 @@ func newSite(t *testing.T, at site) *rig {
 		"node": {"198.51.100.11", "2001:db8:9::11"}, "client": {"198.51.100.1", "2001:db8:9::1"},
 		"a": {"10.244.0.2", "fd00:10:244::2"}, "b": {"10.244.0.3", "fd00:10:244::3"},
 	} {
-		ns, err := netns.Anonymous()
-		must(t, err)
-		t.Cleanup(func() { must(t, ns.Close()) })
+		ns := netnstest.New(t)
 		s.hosts[name] = &topology.Host{Name: name, NS: ns, Addresses: []netip.Addr{netip.MustParseAddr(addresses[0]), netip.MustParseAddr(addresses[1])}}
 	}
 	s.node = &topology.Node{Host: s.hosts["node"]}

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/internal/conntrack"
-	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/netnstest"
 )
 
 // TestIdle: a flow that is left to netfilter is left no longer than netfilter
@@ -36,9 +36,7 @@ func TestIdle(t *testing.T) {
 // in both directions.
 func TestImport(t *testing.T) {
 	b := newBench(t, true)
-	ns, err := netns.Anonymous() // KeepTranslating is for a node of its own
-	must(t, err)
-	defer func() { must(t, ns.Close()) }()
+	ns := netnstest.New(t) // KeepTranslating is for a node of its own
 	p := &Path{conns: b.conns}
 	must(t, p.Import([]conntrack.Flow{{Proto: model.TCP}})) // nothing is applied yet
 	p.settings = &model.Settings{}

@@ -98,7 +98,7 @@ type Config struct {
 	Log  *slog.Logger
 }
 
-// sharedState is what goes on when another agent takes one's place in the process.
+// sharedState survives when a new Agent takes this one's place in the process.
 type sharedState struct {
 	planes  *switcher
 	metrics *metrics.Metrics

@@ -86,7 +86,7 @@ func concerned(rules []ahead.Rule, table *model.Table) []agentlink.Ahead {
 	return list
 }
 
-// reportAhead keeps the rules for who asks, and says in the log and in an Event which are new.
+// reportAhead keeps the rules for questions about them, and says in the log and in an Event which are new.
 func (a *Agent) reportAhead(list []agentlink.Ahead) {
 	before := a.toldAhead.Swap(&list)
 	for _, one := range list {

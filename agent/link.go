@@ -199,7 +199,7 @@ func (l link) Trace(ctx context.Context, r trace.Request, tell func(trace.Line))
 	return trace.Run(ctx, r, tell)
 }
 
-// keepLeftOut keeps what a sync left out for who asks.
+// keepLeftOut keeps what a sync left out, for questions about it.
 func (a *Agent) keepLeftOut(table *model.Table, left []kernel.LeftOut) {
 	var list []agentlink.LeftOut
 	for _, l := range left {

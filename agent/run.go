@@ -33,7 +33,7 @@ func Run(ctx context.Context, config Config) error {
 // in a running agent, another one takes its place; plane, ports and metrics go on.
 func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	if config.API != nil && config.API.WarningHandler == nil {
-		// Not a copy: who takes an agent's place knows by it that the API is the same.
+		// Not a copy: the agent that takes this one's place knows by it that the API is the same.
 		config.API.WarningHandler = kube.NewWarnings(config.Log)
 	}
 	shown := metrics.New()

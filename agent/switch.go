@@ -74,8 +74,8 @@ const (
 	switchPause = 100 * time.Millisecond
 )
 
-// errSuperseded is what who asks for a change is told if another asks for the next
-// one before it is made.
+// errSuperseded answers a request for a change when the next one was asked for
+// before it was made.
 var errSuperseded = errors.New("another change was asked for before this one was complete")
 
 // newSwitcher makes the plane of the mode that an agent starts in. What is there

@@ -150,7 +150,7 @@ const (
 	unknownBurst     = 200
 )
 
-// cacheDelay is how long who asks for an unknown object waits for memory to learn of it,
+// cacheDelay is how long a request for an unknown object waits for memory to learn of it,
 // while the store has been read too often.
 const cacheDelay = 250 * time.Millisecond
 

@@ -19,8 +19,8 @@ import (
 type certificates struct {
 	library authenticator.Request
 	now     func() time.Time
-	// signs is the authority that signs now, and outdated is told who comes with a
-	// certificate of another one; nil tells nobody.
+	// signs is the authority that signs now, and outdated is called with the user of a
+	// certificate of another one. It may be nil.
 	signs    *stdx509.Certificate
 	outdated func(user string)
 

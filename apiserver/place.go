@@ -16,7 +16,7 @@ import (
 
 // A server that joins shows that it is where it says the others reach it: until it has
 // the keys, it answers there with a key of its own, which it names in its request. So a
-// token that somebody else has seen gives the keys of the cluster to nobody but who has
+// token that somebody else has seen gives the keys of the cluster to nobody but the holder of
 // that address, and a port that is closed is noticed before the server is a member.
 
 // placeTime bounds how long it is tried to reach a server that joins.

@@ -25,7 +25,7 @@ type presence struct {
 	etcd *clientv3.Client
 	api  kubernetes.Interface
 	self netip.AddrPort
-	// alone says that no other server can be on this etcd: who is listed has
+	// alone says that no other server can be on this etcd: a server that is listed has
 	// died.
 	alone bool
 	// describe is what the server says of itself, and said what it has said.

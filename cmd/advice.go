@@ -51,7 +51,7 @@ func otherKubeconfig(c *cobra.Command) string {
 	return " --kubeconfig chooses another"
 }
 
-// adviseOnPort names who has an address, and the flag that it comes from.
+// adviseOnPort names the program that has an address, and the flag that it comes from.
 func adviseOnPort(c *cobra.Command, addr net.Addr) string {
 	advice := "another program has it"
 	port := 0

@@ -42,7 +42,7 @@ func wantedValue(flag *pflag.Flag, cause error) string {
 	case tooLarge && strings.Contains(flag.Name, "port"):
 		return "a port: those end at 65535"
 	case tooLarge:
-		return "a number of a size that it can have"
+		return "a number in range"
 	case isNumber && strings.HasPrefix(kind, "uint"):
 		return "a whole number from 0 on"
 	case isNumber && kind == "ints":

@@ -47,9 +47,9 @@ const NoSecond = MaxMaglev
 const manyForSeconds = 20
 
 // SecondChoices is a table like [Pool.Maglev], of which first is this pool's, with the second
-// choices, as indices in [Pool.All]: who would be chosen if the first choice weren't there,
-// among all who may have connections. If the first choice has just come, that is who was
-// chosen before; if somebody has begun to drain, it is he where he was chosen. So an
+// choices, as indices in [Pool.All]: the backend that would be chosen if the first choice weren't there,
+// among all that may have connections. If the first choice has just come, that is the one
+// chosen before; where a backend that drains now was chosen, it is that backend. So an
 // endpoint that comes or goes leaves each connection with one of the two, and nodes agree
 // on both without having seen the same changes.
 func (p *Pool) SecondChoices(first Maglev) Maglev {

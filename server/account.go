@@ -35,7 +35,7 @@ type gatewayAccount struct {
 	node   string
 	log    *slog.Logger
 	path   string
-	// dir is handed to the processes, who may not be let through the directories above.
+	// dir is handed to the processes, which the directories above may not let through.
 	dir     *os.File
 	user    *syscall.Credential // nil for this process's own
 	servers string              // a file that names API servers
@@ -157,7 +157,7 @@ func (a *gatewayAccount) copyServers() error {
 	return a.write(balance.FileName, text)
 }
 
-// ownDirectory lets the user through it, who can't write there.
+// ownDirectory lets the user enter it, and not write there.
 func (a *gatewayAccount) ownDirectory() error {
 	group := os.Getegid()
 	if a.user != nil {

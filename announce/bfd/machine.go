@@ -9,8 +9,8 @@ import (
 // slow is the interval of a session that is not up (RFC 5880, 6.8.3).
 const slow = time.Second
 
-// machine is the state of a session. Who drives it tells it of packets and of the
-// time, and sends what it says.
+// machine is the state of a session. The caller passes in packets and the
+// time, and sends what it returns.
 type machine struct {
 	settings announce.BFD
 	local    uint32 // discriminator

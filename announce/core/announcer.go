@@ -45,7 +45,7 @@ func New(node string, incarnation uint64, now time.Time, random *rand.Rand) *Ann
 	}
 }
 
-// Peers are the other nodes of the link, for who reads its frames.
+// Peers are the other nodes of the link, for the reader of its frames.
 func (a *Announcer) Peers() *link.Peers { return a.peers }
 
 // Incarnation is the number of this process.

@@ -9,9 +9,9 @@ import (
 	"github.com/fairway-net/fairway/announce/link"
 )
 
-// Frames may get lost on the way from one node to another and not on the way back. Then a
-// node hears another one that doesn't hear it: its questions tell nothing of the other one's
-// kernel, and its claims are not heard. So nodes say in their adverts whom they hear.
+// Loss can be one-way: A hears B, and B doesn't hear A. Then A's questions say nothing about
+// B's kernel, and B doesn't hear A's claims. So adverts list the nodes that their sender
+// hears.
 
 // hearing is whom a node hears: those of Names, by hash, of All nodes in turn.
 type hearing struct {

@@ -108,8 +108,8 @@ func checksum(source, to netip.Addr, message []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// answer is the advertisement that answers a solicitation. Who asks without an
-// address of its own probes for duplicates: all are told (RFC 4861, 7.2.4).
+// answer is the advertisement that answers a solicitation. A sender
+// without an address probes for duplicates: the answer goes to all (RFC 4861, 7.2.4).
 func (m *ndpMessage) answer(mac net.HardwareAddr) []byte {
 	a := ndpMessage{Type: advertisement, Flags: naOverride | naSolicited, Source: m.Target, Target: m.Target, To: m.Source, MAC: mac, FrameSource: mac, FrameDestination: m.FrameSource}
 	if m.Source.IsUnspecified() {

@@ -15,7 +15,7 @@ const (
 	foreignFor = time.Minute
 )
 
-// Foreign are who sends frames of ours that are signed with another key: nodes of another
+// Foreign are the senders of frames of ours that are signed with another key: nodes of another
 // cluster, or of this one with another key.
 type Foreign struct {
 	// Heard is called, not to be blocked, when frames come of a sender who isn't named yet. Nil

@@ -13,7 +13,7 @@ const (
 )
 
 // Peers are the other nodes of a link: those whose frames were believed. They are used under the
-// lock of who reads the port.
+// lock of the port's reader.
 type Peers struct {
 	node   string
 	byNode map[string]*peer

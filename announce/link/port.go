@@ -85,7 +85,7 @@ func control(c syscall.Conn, call func(fd int) error) error {
 // IsBehind reports whether frames came that aren't taken yet; see Inlet.
 func (p *Port) IsBehind() bool { return p.inlet.IsBehind() }
 
-// Reader is who reads a port.
+// Reader takes in the frames of a port.
 type Reader struct {
 	// Read looks at a frame without a lock, and returns what takes it in; nil if it isn't to be
 	// believed. The frame's bytes are used for the next one.

@@ -54,7 +54,7 @@ func (n *Speaker) keepReported(ctx context.Context) {
 			return
 		case <-time.After(max(reportDelay, reportShare*took)):
 		}
-		// The state is written first: who waits until this node announces nothing learns from
+		// The state is written first: a command that waits until this node announces nothing learns from
 		// it which connections go on.
 		began := time.Now()
 		report := n.status()

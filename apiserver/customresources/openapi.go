@@ -18,8 +18,8 @@ import (
 
 // documents makes the main server's OpenAPI documents and keeps the schemas of
 // custom resources in them. The library's controllers do the work. To make them
-// takes a while, in which the server answers and hears of the definitions; who asks
-// for them waits, and the server is ready when they are there.
+// takes a while, in which the server answers and hears of the definitions; requests
+// for them wait, and the server is ready when they are there.
 type documents struct {
 	server       *genericapiserver.GenericAPIServer
 	config       *common.Config

@@ -36,8 +36,8 @@ type ServiceAccounts struct {
 	trusted map[string]*ecdsa.PublicKey // by their IDs
 	objects Objects
 	now     func() time.Time
-	// Outdated is told who comes with a token that was signed with another key than the one
-	// that signs now; nil tells nobody.
+	// Outdated is called with the user of a token that was signed with another key than the one
+	// that signs now. It may be nil.
 	Outdated func(user string)
 }
 

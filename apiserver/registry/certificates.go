@@ -106,7 +106,7 @@ func (a Access) signer(verb string) Check {
 	}
 }
 
-// csrREST notes who asks for a certificate: approvers decide by that.
+// csrREST writes the requester into a certificate request: approvers decide by that.
 type csrREST struct{ *REST }
 
 // Create implements rest.Creater.

@@ -53,7 +53,7 @@ func (r *review[T, O]) Create(ctx context.Context, obj runtime.Object, validate 
 	return asked, nil
 }
 
-// requester is who asks.
+// requester is the user of a request.
 func requester(ctx context.Context) (user.Info, error) {
 	u, ok := genericapirequest.UserFrom(ctx)
 	if !ok {

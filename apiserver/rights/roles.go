@@ -38,7 +38,7 @@ func namespaced() map[string][]string {
 }
 
 // viewed are the kinds that people who look into a namespace read besides.
-// Secrets are not among them: to read one is to have what it gives.
+// Secrets are not among them: reading a Secret grants its powers.
 func viewed() map[string][]string {
 	out := namespaced()
 	out["discovery.k8s.io"] = []string{"endpointslices"}

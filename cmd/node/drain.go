@@ -51,8 +51,8 @@ func Drain() *cobra.Command {
 	return c
 }
 
-// drain moves a node's addresses away by a label of its own: who has set the one that load
-// balancers of Kubernetes look at keeps it.
+// drain moves a node's addresses away by a label of its own. The label that load balancers of
+// Kubernetes look at stays as somebody set it.
 type drain struct {
 	node    string
 	out     io.Writer

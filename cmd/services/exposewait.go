@@ -84,7 +84,7 @@ func usualType(ctx context.Context, source *collect.Source, out io.Writer) corev
 }
 
 // some reports whether there are objects of MetalLB's API, of a name or of any.
-// Who may not see them sees none. The controller of addresses writes a
+// A user who may not read them sees none. The controller of addresses writes a
 // ConfigurationState of the name controller once it knows the pools.
 func some(ctx context.Context, client kubernetes.Interface, resource, name string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

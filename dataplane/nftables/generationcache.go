@@ -13,7 +13,7 @@ import (
 // generationCache tells whether nobody but this plane has changed nf_tables since all of it was
 // known: then comparing has nothing to find. It is read all the same from time to
 // time, when what this plane leaves there for a while goes, too (see spareChain).
-// Several may set it at once; who is late sets a generation that is over.
+// Several may set it at once; a late one sets a generation that is over.
 type generationCache struct {
 	generation atomic.Uint32 // of nf_tables when it held what was applied; 0 if that isn't known
 	readAt     atomic.Int64  // when it was last read, in seconds

@@ -40,7 +40,7 @@ func build(want *model.Table, options kernel.Options, adopted map[string]adopted
 }
 
 // elements are all elements of the target, made one by one: all of them at once
-// would be what the agent takes most memory for. Who keeps one must copy it.
+// would be what the agent takes most memory for. A caller that keeps one must copy it.
 func (t *target) elements() iter.Seq[*element] {
 	return func(yield func(*element) bool) {
 		each := func(list []element) bool {

@@ -15,7 +15,7 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// mostWaiting is how many events may wait for one who reads slowly.
+// mostWaiting is how many events may wait for a slow reader.
 const mostWaiting = 4096
 
 // watchers are those who read what becomes of connections. While there are none, nobody

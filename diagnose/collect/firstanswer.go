@@ -17,8 +17,8 @@ import (
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 )
 
-// defaultFirstAnswerTimeout is how long an API server has time to begin its first answer. Agents are asked
-// instead of one that hangs; who waits for an answer of ten thousand objects has had others.
+// defaultFirstAnswerTimeout is how long an API server may take to begin its first answer.
+// A server that hangs is not waited for: agents are asked instead. Long answers come later, and aren't bounded by it.
 const defaultFirstAnswerTimeout = 5 * time.Second
 
 // defaultConnectTimeout is how long a connection to it may take where there is an agent to ask instead:

@@ -11,7 +11,7 @@ import (
 )
 
 // Scaled reads the Deployments and StatefulSets of a Service's namespace that are scaled to 0,
-// where its selector matches no pod. Who may not read them is told of none.
+// where its selector matches no pod. For a user who may not read them there are none.
 func (s *Source) Scaled(ctx context.Context, o *explain.Objects, service *corev1.Service) []doctor.Workload {
 	if service == nil || len(service.Spec.Selector) == 0 || len(s.Files) > 0 || o.NoAPI != "" || o.NoPods != "" || len(o.SelectedPods(service)) > 0 {
 		return nil

@@ -115,8 +115,8 @@ type Prober interface {
 	// the route says that it may be. It returns "ok", or what happened. It begins at the
 	// machine, or in the network namespace that has an address; "" as ConnectFrom.
 	Echo(ctx context.Context, from, to netip.Addr, full bool) string
-	// AtLoopback finds who listens at the port at a loopback address only, where
-	// this machine has the address; invalid if nobody does.
+	// AtLoopback is the listener at the port that has a loopback address only, where
+	// this machine has the address; invalid if there is none.
 	AtLoopback(to netip.AddrPort) netip.AddrPort
 	// Lookup asks a DNS server for the addresses of a name, over "udp" or "tcp". It begins at
 	// the machine, or in the network namespace that has an address; the error is ErrNotThere

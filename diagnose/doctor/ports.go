@@ -165,7 +165,7 @@ func (e *Evidence) noPort() Finding {
 		e.Service.Namespace, e.Service.Name, asked, orElse(strings.Join(ports, ", "), "none"))}
 }
 
-// sliceController is who keeps the slices of Services with a selector.
+// sliceController manages the slices of Services with a selector.
 const sliceController = "endpointslice-controller.k8s.io"
 
 // staleSlices finds slices of a selector that the Service has no longer: nobody keeps them, and

@@ -68,7 +68,7 @@ func (o *Objects) AddTables(tables map[string]*model.Table, served map[string][]
 	o.tables, o.served = tables, served
 }
 
-// takes notes who takes connections to a Service.
+// takes records a backend that takes connections to a Service.
 func (o *Objects) takes(service types.NamespacedName, addr netip.Addr) {
 	if o.taking[service] == nil {
 		o.taking[service] = map[netip.Addr]bool{}

@@ -81,8 +81,8 @@ func (n *DNS) at() netip.AddrPort {
 	return netip.AddrPortFrom(n.node[0], n.Port)
 }
 
-// guard keeps strangers from the port at the node's address: who has a public
-// address, and isn't known to be of the cluster.
+// guard keeps strangers from the port at the node's address: clients with a public
+// address that isn't known to be of the cluster.
 func (n *DNS) guard() dns.Guard {
 	g := dns.Guard{Port: n.Port, Clients: slices.Clone(n.Clients)}
 	if len(g.Clients) == 0 {
@@ -94,7 +94,7 @@ func (n *DNS) guard() dns.Guard {
 	return g
 }
 
-// clients are who may ask at the Service's address. Where it isn't known which
+// clients are the networks that may ask at the Service's address. Where it isn't known which
 // addresses pods have, some of them may have public ones, and everybody may.
 func (n *DNS) clients() []netip.Prefix {
 	if len(n.Clients)+len(n.PodRanges) == 0 {

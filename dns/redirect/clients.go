@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Questions that come from elsewhere reach the server past what limits who may ask at
-// the node's address: the kernel asks here who it is. What this machine's processes
+// Redirected questions reach the server past the guard of the node's address, so these
+// rules check the client. What this machine's processes
 // ask comes by its loopback.
 
 // toPort53 does something with all that goes to port 53.

@@ -131,7 +131,7 @@ func (w way) questions() [][]expr.Any {
 }
 
 // answers has them come from the Service's address, but for those to the local
-// address: who asks from there asks there.
+// address: a client at that address asks there.
 func (w way) answers() [][]expr.Any {
 	var list [][]expr.Any
 	for _, proto := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {

@@ -38,7 +38,7 @@ func Complete(o *ingress.Objects) ([]string, error) {
 	return c.added, err
 }
 
-// Certificates adds the Secrets and ConfigMaps alone that objects refer to, for who reads none.
+// Certificates adds the Secrets and ConfigMaps alone that objects refer to, for callers that read none.
 func Certificates(o *ingress.Objects) error {
 	return (&completion{Objects: o, onlyCertificates: true}).complete()
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/fairway-net/fairway/ingress/policy"
 )
 
-// readAuth reads who is asked whether a request is let in.
+// readAuth reads the URL that decides whether a request is let in.
 func readAuth(r *reading, t string) error {
 	c, o, a := r.compiler, r.o, r.a
 	get := func(name string) string { return strings.TrimSpace(o.Annotations[nginx+"auth-"+name]) }

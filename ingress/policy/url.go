@@ -7,7 +7,7 @@ import (
 )
 
 // AsItCame is the path of a URL, where [url.URL.EscapedPath] escapes more than was.
-// A "#", which would end it for who reads it as a URL, and bytes beyond ASCII are
+// A "#", which would end the path in a URL, and bytes beyond ASCII are
 // escaped.
 func AsItCame(u *url.URL) string {
 	if u.RawPath == "" { // url.Parse has found that nothing else would come out
@@ -39,8 +39,8 @@ func SetPath(u *url.URL, path string) {
 	}
 }
 
-// isSendable reports whether a path is one to who reads it: visible characters, and
-// escapes that are whole.
+// isSendable reports whether a path can stand in a request: visible characters, and
+// whole escapes.
 func isSendable(path string) bool {
 	for i := 0; i < len(path); i++ {
 		switch c := path[i]; {

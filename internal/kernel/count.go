@@ -8,7 +8,7 @@ import (
 
 // Count is what a plane has counted of one frontend. Counts only grow, except
 // that they begin at 0 again when the kernel's objects are made anew or, after
-// a time without traffic, forgotten: who reads them adds up differences.
+// a time without traffic, forgotten: readers add up differences.
 type Count struct {
 	// Frontend is what was counted at, or one of those of its Service port where
 	// the plane can't tell them apart.

@@ -15,8 +15,8 @@
 //   - setting.go: the setting
 //   - mark.go: what it was, for as long as it is another one
 //   - group.go: the group of nfnetlink_log
-//   - client.go: who is told
-//   - message.go: what is told
+//   - client.go: the process that traces
+//   - message.go: what the keeper sends it
 //
 // Everything works in the network namespace of the calling thread.
 package legacytrace

@@ -25,8 +25,8 @@ const (
 )
 
 // TuneGC lets garbage gather up to a sixteenth of the memory that this
-// process may use, and up to most, before it is collected; at least as many hundredths
-// of what is in use as least says, and at most four times what is in use. GOGC in the environment goes before it.
+// process may use, and up to most, before it is collected; at least `least` percent
+// of the live heap, and at most four times the live heap. GOGC in the environment goes before it.
 // From when end is called, nothing of that holds any more.
 func TuneGC(most uint64, least int) (end func(), err error) {
 	if os.Getenv("GOGC") != "" {

@@ -71,7 +71,7 @@ func (c *Chunked) make() (*ebpf.Map, error) {
 
 // putters is how many chunks are put at the same time. With every change of a map
 // of maps the kernel waits until no program uses what was there before
-// (synchronize_rcu), some ten milliseconds: who waits at the same time waits
+// (synchronize_rcu), some ten milliseconds: puts at the same time wait
 // together. From Linux 6.8 on it waits once for all elements of a batch, too.
 const putters = 16
 

@@ -23,7 +23,7 @@ import (
 // Programs of others may be at an interface before ours. A packet that such a program passes
 // (TCX_PASS, TC_ACT_OK) or drops never comes to ours, and the Service doesn't answer, though
 // everything of ours is as it should be. Nobody can tell from outside which packets those
-// are, so it is said who is there.
+// are, so the log names the programs.
 
 // ownPrograms are those of this project that are before the data plane's on purpose.
 var ownPrograms = []string{"handoff", "strays", "respond", "enters", "departs", xdpProgram}

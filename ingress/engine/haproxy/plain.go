@@ -17,7 +17,7 @@ import (
 const plainPath = `'^/(?![./])(?>(?:[^/?%\\]*+/(?![./]))*)[^/?%\\]*+(?:[?]|\z)'`
 
 // plainLines are headers that go on as they are: no control character in them, and
-// none that is about the connection, about a body or about who asks. Nor has a name
+// none that is about the connection, about a body or about the client. Nor has a name
 // underscores or dots, for which it might be taken for such a one.
 const plainLines = `(?>(?:(?!connection: (?!keep-alive\r|close\r)|content-length:|forwarded|front-end-|host:|http2-|keep-alive:|proxy-|te:|trailer:|transfer-encoding:|true-|upgrade:|` +
 	`x-(?:client|cluster|forwarded|original|real|rewrite|scheme|sent|url)-?)[^\x00-\x20:_.\x7f]++:[^\x00-\x08\x0a-\x1f\x7f]*+\r\n)*)`

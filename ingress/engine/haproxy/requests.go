@@ -154,7 +154,7 @@ func (c *config) rules(s *socket) {
 	c.add("http-request return status 404 content-type \"text/plain; charset=utf-8\" string \"Not Found\\n\" unless { var(txn.v) -m found }")
 }
 
-// forwarded says to endpoints who asks; what clients say of that isn't believed.
+// forwarded writes the client's address for endpoints; what clients say of it isn't believed.
 func (c *config) forwarded(s *socket) {
 	trusted := ""
 	c.add("http-request set-var(txn.src) src,hex if { var(txn.v) -m str l }")

@@ -61,7 +61,7 @@ func (x *exchange) leave() {
 	}
 }
 
-// limiters count what clients ask of rules. Who is idle is forgotten.
+// limiters count each client's requests to rules. Idle clients are forgotten.
 type limiters struct {
 	mu      sync.Mutex
 	clients map[limitKey]*limited

@@ -49,6 +49,8 @@ type Backend struct {
 	Failed <-chan error
 	// disk is the embedded etcd's; nil without one.
 	disk *disk
+	// shim is what the library asks the embedded etcd by.
+	shim *endpointShim
 	// etcd is the embedded one, if it is one of several members.
 	etcd     *etcdserver.EtcdServer
 	handOver func()
@@ -153,16 +155,25 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, err)
 	}
+	b, err := useEmbedded(ctx, o, server, d, failed)
+	if err != nil {
+		server.Close()
+		return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, err)
+	}
+	b.work(ctx, o, server, fail)
+	return b, nil
+}
+
+// useEmbedded waits until an etcd that has been started serves, and makes a client of it.
+func useEmbedded(ctx context.Context, o Options, server *embed.Etcd, d *disk, failed chan error) (*Backend, error) {
 	await := awaitEtcd
 	if o.Member != nil {
 		await = awaitMember
 	}
 	if err := await(ctx, server, failed); err != nil {
-		server.Close()
-		return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, err)
+		return nil, err
 	}
 	if err := d.layOut(); err != nil {
-		server.Close()
 		return nil, err
 	}
 	client := &kubernetes.Client{Client: v3client.New(server.Server)}
@@ -172,28 +183,27 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 	if o.Member != nil {
 		b.etcd = server.Server
 		if err := b.settle(ctx, o.Member); err != nil {
-			server.Close()
-			return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, err)
+			return nil, err
 		}
-		// Who leads writes more than the others.
+		// The leader writes more than the others.
 		d.filled = func() {
 			if err := server.Server.TryTransferLeadershipOnShutdown(); err != nil {
 				slog.Warn("leadership could not be handed to a server with free disk space", "error", err)
 			}
 		}
 	}
-	shim := &endpointShim{Client: client.Client, name: "embedded:" + o.Dir}
-	err = b.unlessRemoved(func() error {
-		feature.DefaultFeatureSupportChecker.CheckClient(ctx, shim, apistorage.RequestWatchProgress)
+	b.shim = &endpointShim{Client: client.Client, name: "embedded:" + o.Dir}
+	return b, b.unlessRemoved(func() error {
+		feature.DefaultFeatureSupportChecker.CheckClient(ctx, b.shim, apistorage.RequestWatchProgress)
 		return nil
 	})
-	if err != nil {
-		server.Close()
-		return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, err)
-	}
+}
+
+// work watches the disk, maintains the store and reports its end, until the Backend is closed.
+func (b *Backend) work(ctx context.Context, o Options, server *embed.Etcd, fail func(error)) {
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
-	work.Go(func() { d.watch(working) })
+	work.Go(func() { b.disk.watch(working) })
 	work.Go(func() { b.maintain(working, *o.care, server.Server.Defragment) })
 	work.Go(func() {
 		select {
@@ -207,9 +217,9 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 	})
 	b.close = sync.OnceValue(func() error {
 		stop()
-		err := client.Close()
+		err := b.Client.Close()
 		b.HandOver()
-		shim.end()
+		b.shim.end()
 		closeEtcd(server)
 		work.Wait()
 		if errors.Is(err, context.Canceled) {
@@ -217,7 +227,6 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 		}
 		return err
 	})
-	return b, nil
 }
 
 // startEtcd turns what etcd panics with, when it can't read or write its files,

@@ -19,15 +19,28 @@ import (
 
 // writeStatuses writes those that differ from what is there.
 func (c *Controller) writeStatuses(ctx context.Context, out *ingress.Output) error {
-	api := c.watch.Gateway.GatewayV1()
-	o := c.objects
-	var errs []error
-	add := func(err error) {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	add(each(ctx, index(o.Classes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.GatewayClass) error {
+	api, o := c.watch.Gateway.GatewayV1(), c.objects
+	return errors.Join(
+		c.writeClasses(ctx, out),
+		c.writeGateways(ctx, out),
+		c.writeListenerSets(ctx, out),
+		writeRoutes(ctx, out, "HTTPRoute", o.HTTPRoutes, func(x *gatewayv1.HTTPRoute) *gatewayv1.RouteStatus { return &x.Status.RouteStatus },
+			func(namespace string) update[*gatewayv1.HTTPRoute] { return api.HTTPRoutes(namespace).UpdateStatus }),
+		writeRoutes(ctx, out, "GRPCRoute", o.GRPCRoutes, func(x *gatewayv1.GRPCRoute) *gatewayv1.RouteStatus { return &x.Status.RouteStatus },
+			func(namespace string) update[*gatewayv1.GRPCRoute] { return api.GRPCRoutes(namespace).UpdateStatus }),
+		writeRoutes(ctx, out, "TLSRoute", o.TLSRoutes, func(x *gatewayv1.TLSRoute) *gatewayv1.RouteStatus { return &x.Status.RouteStatus },
+			func(namespace string) update[*gatewayv1.TLSRoute] { return api.TLSRoutes(namespace).UpdateStatus }),
+		writeRoutes(ctx, out, "TCPRoute", o.TCPRoutes, func(x *gatewayv1.TCPRoute) *gatewayv1.RouteStatus { return &x.Status.RouteStatus },
+			func(namespace string) update[*gatewayv1.TCPRoute] { return api.TCPRoutes(namespace).UpdateStatus }),
+		writeRoutes(ctx, out, "UDPRoute", o.UDPRoutes, func(x *gatewayv1.UDPRoute) *gatewayv1.RouteStatus { return &x.Status.RouteStatus },
+			func(namespace string) update[*gatewayv1.UDPRoute] { return api.UDPRoutes(namespace).UpdateStatus }),
+		c.writePolicies(ctx, out),
+		c.writeIngresses(ctx, out),
+	)
+}
+
+func (c *Controller) writeClasses(ctx context.Context, out *ingress.Output) error {
+	return each(ctx, index(c.objects.Classes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.GatewayClass) error {
 		wanted, ours := out.Classes[name.Name]
 		if !ours {
 			return nil
@@ -35,18 +48,24 @@ func (c *Controller) writeStatuses(ctx context.Context, out *ingress.Output) err
 		n := x.DeepCopy()
 		n.Status.Conditions = merged(n.Status.Conditions, wanted)
 		n.Status.SupportedFeatures = ingress.Features(lacks(c.live))
-		return write(ctx, x.Status, n.Status, n, api.GatewayClasses().UpdateStatus)
-	}))
-	add(each(ctx, index(o.Gateways), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.Gateway) error {
+		return write(ctx, x.Status, n.Status, n, c.watch.Gateway.GatewayV1().GatewayClasses().UpdateStatus)
+	})
+}
+
+func (c *Controller) writeGateways(ctx context.Context, out *ingress.Output) error {
+	return each(ctx, index(c.objects.Gateways), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.Gateway) error {
 		result := out.Gateways[name]
 		if result == nil {
 			return nil
 		}
 		n := x.DeepCopy()
 		n.Status = c.gatewayStatus(x, result)
-		return write(ctx, x.Status, n.Status, n, api.Gateways(n.Namespace).UpdateStatus)
-	}))
-	add(each(ctx, index(o.ListenerSets), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.ListenerSet) error {
+		return write(ctx, x.Status, n.Status, n, c.watch.Gateway.GatewayV1().Gateways(n.Namespace).UpdateStatus)
+	})
+}
+
+func (c *Controller) writeListenerSets(ctx context.Context, out *ingress.Output) error {
+	return each(ctx, index(c.objects.ListenerSets), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.ListenerSet) error {
 		wanted := out.ListenerSets[name]
 		if wanted == nil {
 			return nil
@@ -55,46 +74,27 @@ func (c *Controller) writeStatuses(ctx context.Context, out *ingress.Output) err
 		n.Status.Conditions = merged(x.Status.Conditions, wanted.Conditions)
 		n.Status.Listeners = nil
 		for _, l := range wanted.Listeners {
+			var before []metav1.Condition
 			if i := slices.IndexFunc(x.Status.Listeners, func(old gatewayv1.ListenerEntryStatus) bool { return old.Name == l.Name }); i >= 0 {
-				l.Conditions = merged(x.Status.Listeners[i].Conditions, l.Conditions)
-			} else {
-				l.Conditions = merged(nil, l.Conditions)
+				before = x.Status.Listeners[i].Conditions
 			}
+			l.Conditions = merged(before, l.Conditions)
 			n.Status.Listeners = append(n.Status.Listeners, l)
 		}
-		return write(ctx, x.Status, n.Status, n, api.ListenerSets(n.Namespace).UpdateStatus)
-	}))
-	add(each(ctx, stale(o.HTTPRoutes, out, "HTTPRoute", func(x *gatewayv1.HTTPRoute) []gatewayv1.RouteParentStatus { return x.Status.Parents }), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.HTTPRoute) error {
-		n := x.DeepCopy()
-		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "HTTPRoute", NamespacedName: name}])
-		return write(ctx, x.Status, n.Status, n, api.HTTPRoutes(n.Namespace).UpdateStatus)
-	}))
-	add(each(ctx, stale(o.GRPCRoutes, out, "GRPCRoute", func(x *gatewayv1.GRPCRoute) []gatewayv1.RouteParentStatus { return x.Status.Parents }), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.GRPCRoute) error {
-		n := x.DeepCopy()
-		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "GRPCRoute", NamespacedName: name}])
-		return write(ctx, x.Status, n.Status, n, api.GRPCRoutes(n.Namespace).UpdateStatus)
-	}))
-	add(each(ctx, stale(o.TLSRoutes, out, "TLSRoute", func(x *gatewayv1.TLSRoute) []gatewayv1.RouteParentStatus { return x.Status.Parents }), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.TLSRoute) error {
-		n := x.DeepCopy()
-		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "TLSRoute", NamespacedName: name}])
-		return write(ctx, x.Status, n.Status, n, api.TLSRoutes(n.Namespace).UpdateStatus)
-	}))
-	add(each(ctx, stale(o.TCPRoutes, out, "TCPRoute", func(x *gatewayv1.TCPRoute) []gatewayv1.RouteParentStatus { return x.Status.Parents }), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.TCPRoute) error {
-		n := x.DeepCopy()
-		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "TCPRoute", NamespacedName: name}])
-		return write(ctx, x.Status, n.Status, n, api.TCPRoutes(n.Namespace).UpdateStatus)
-	}))
-	add(each(ctx, stale(o.UDPRoutes, out, "UDPRoute", func(x *gatewayv1.UDPRoute) []gatewayv1.RouteParentStatus { return x.Status.Parents }), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.UDPRoute) error {
-		n := x.DeepCopy()
-		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "UDPRoute", NamespacedName: name}])
-		return write(ctx, x.Status, n.Status, n, api.UDPRoutes(n.Namespace).UpdateStatus)
-	}))
-	add(each(ctx, index(o.BackendTLSPolicies), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.BackendTLSPolicy) error {
+		return write(ctx, x.Status, n.Status, n, c.watch.Gateway.GatewayV1().ListenerSets(n.Namespace).UpdateStatus)
+	})
+}
+
+func (c *Controller) writePolicies(ctx context.Context, out *ingress.Output) error {
+	return each(ctx, index(c.objects.BackendTLSPolicies), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.BackendTLSPolicy) error {
 		n := x.DeepCopy()
 		n.Status.Ancestors = ancestors(x.Status.Ancestors, out.Policies[name])
-		return write(ctx, x.Status, n.Status, n, api.BackendTLSPolicies(n.Namespace).UpdateStatus)
-	}))
-	add(each(ctx, index(o.Ingresses), func(ctx context.Context, name types.NamespacedName, x *networkingv1.Ingress) error {
+		return write(ctx, x.Status, n.Status, n, c.watch.Gateway.GatewayV1().BackendTLSPolicies(n.Namespace).UpdateStatus)
+	})
+}
+
+func (c *Controller) writeIngresses(ctx context.Context, out *ingress.Output) error {
+	return each(ctx, index(c.objects.Ingresses), func(ctx context.Context, name types.NamespacedName, x *networkingv1.Ingress) error {
 		if !out.Ingresses[name] {
 			return nil
 		}
@@ -104,17 +104,32 @@ func (c *Controller) writeStatuses(ctx context.Context, out *ingress.Output) err
 			n.Status.LoadBalancer.Ingress = append(n.Status.LoadBalancer.Ingress, networkingv1.IngressLoadBalancerIngress{IP: a})
 		}
 		return write(ctx, x.Status, n.Status, n, c.watch.Core.NetworkingV1().Ingresses(n.Namespace).UpdateStatus)
-	}))
-	return errors.Join(errs...)
+	})
+}
+
+// route is any kind of them.
+type route[T any] interface {
+	metav1.Object
+	DeepCopy() T
+}
+
+// writeRoutes writes the statuses of the routes of a kind. status is where a route has its own.
+func writeRoutes[T route[T]](ctx context.Context, out *ingress.Output, kind string, list []T, status func(T) *gatewayv1.RouteStatus, at func(namespace string) update[T]) error {
+	return each(ctx, stale(list, out, kind, status), func(ctx context.Context, name types.NamespacedName, x T) error {
+		n := x.DeepCopy()
+		before, after := status(x), status(n)
+		after.Parents = parents(before.Parents, out.Routes[ingress.RouteKey{Kind: kind, NamespacedName: name}])
+		return write(ctx, *before, *after, n, at(name.Namespace))
+	})
 }
 
 // stale are the routes whose status may have to be written: all but those, most of
 // the time nearly all, whose status says what it should already.
-func stale[T metav1.Object](list []T, out *ingress.Output, kind string, status func(T) []gatewayv1.RouteParentStatus) map[types.NamespacedName]T {
+func stale[T metav1.Object](list []T, out *ingress.Output, kind string, status func(T) *gatewayv1.RouteStatus) map[types.NamespacedName]T {
 	m := map[types.NamespacedName]T{}
 	for _, o := range list {
 		name := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-		if !slices.EqualFunc(status(o), out.Routes[ingress.RouteKey{Kind: kind, NamespacedName: name}], sameParent) {
+		if !slices.EqualFunc(status(o).Parents, out.Routes[ingress.RouteKey{Kind: kind, NamespacedName: name}], sameParent) {
 			m[name] = o
 		}
 	}
@@ -142,12 +157,15 @@ func index[T metav1.Object](list []T) map[types.NamespacedName]T {
 	return out
 }
 
+// update is a client's UpdateStatus.
+type update[T any] = func(context.Context, T, metav1.UpdateOptions) (T, error)
+
 // write writes an object's status if it isn't so already.
-func write[T any, S any](ctx context.Context, old, wanted S, object T, update func(context.Context, T, metav1.UpdateOptions) (T, error)) error {
+func write[T any, S any](ctx context.Context, old, wanted S, object T, by update[T]) error {
 	if equality.Semantic.DeepEqual(old, wanted) {
 		return nil
 	}
-	_, err := update(ctx, object, metav1.UpdateOptions{})
+	_, err := by(ctx, object, metav1.UpdateOptions{})
 	return err
 }
 

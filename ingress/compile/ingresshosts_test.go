@@ -258,6 +258,14 @@ func TestHosts(t *testing.T) {
 			[]string{`evil/x Conflict annotation nginx.ingress.kubernetes.io/server-alias: host "other.example.com" belongs to Ingress shop/web`, `host "h.example.com" belongs to Ingress shop/web`},
 		},
 		{
+			"another name may stand for many",
+			[]string{
+				ingress("shop", "web", "server-alias: '*.w.example.com'", "", rule("h.example.com", "/", "Prefix", "web")),
+				ingress("evil", "x", "", "", rule("a.w.example.com", "/", "Prefix", "next")),
+			},
+			map[string]string{"http://b.w.example.com/": "shop/web:80*1", "http://a.w.example.com/": "evil/next:80*1", "http://c.b.w.example.com/": "404"}, nil,
+		},
+		{
 			"a path that is written otherwise is the same",
 			[]string{
 				ingress("shop", "web", "auth-type: basic, auth-secret: users", "", rule("h", "/admin", "Prefix", "web"), rule("h", "/shop/", "Exact", "web")),

@@ -42,7 +42,7 @@ func (s *supervisor) startAgent(ctx context.Context, n *topology.Node, served *a
 	}
 	r := &role{
 		lab: s.config.Name, name: agentRole(n), cgroup: n.Name + "/agent",
-		start: n.Start, args: func() []string { return args },
+		start: n.StartPowered, args: func() []string { return args },
 	}
 	began := time.Now()
 	s.group.Go(func() error {

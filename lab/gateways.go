@@ -15,7 +15,7 @@ func (s *supervisor) startGateways(ctx context.Context, nodes []*topology.Node) 
 	}
 	for _, n := range nodes {
 		r := &role{
-			lab: s.config.Name, name: "gateway-" + n.Name, cgroup: n.Name + "/agent", start: n.Start,
+			lab: s.config.Name, name: "gateway-" + n.Name, cgroup: n.Name + "/agent", start: n.StartPowered,
 			args: func() []string {
 				args := []string{
 					"gateway", "--kubeconfig", s.api.nodeKubeconfig, "--node-name", n.Name,

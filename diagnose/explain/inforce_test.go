@@ -16,7 +16,7 @@ func TestConfigOf(t *testing.T) {
 	e := model.NewTable().Edit()
 	e.SetSettings(&model.Settings{Pods: pods})
 	key := model.Key{Addr: netip.MustParseAddr("10.96.0.1"), Port: 80, Proto: model.TCP}
-	front := &model.Frontend{Key: key, Name: "shop/web:http", Entrance: model.ClusterIP}
+	front := &model.Frontend{Key: key, Name: "shop/web:http", FrontendType: model.ClusterIP}
 	front.Routes[model.FromPod].Masquerade = true
 	e.SetFrontend(front)
 	o := &Objects{}

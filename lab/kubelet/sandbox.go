@@ -80,7 +80,7 @@ func (s *sandbox) start(cmd *exec.Cmd, see func() error) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, true, int(cgroup.Fd())
-	err = s.host.NS.StartAs(cmd, s.name, see)
+	err = s.node.Powered(func() error { return s.host.NS.StartAs(cmd, s.name, see) })
 	if closeErr := cgroup.Close(); err == nil && closeErr != nil {
 		return fmt.Errorf("close cgroup: %w", closeErr)
 	}

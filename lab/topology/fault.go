@@ -4,10 +4,33 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/fairway-net/fairway/lab/fault"
 )
+
+// ErrNoPower says that nothing can be started on a node.
+var ErrNoPower = errors.New("the node has no power")
+
+// Powered runs start, which starts a process in the node's cgroup, if the node has power. A process
+// that is born frozen doesn't reach its program, and whoever starts it waits for that, with the Go
+// runtime's world in its hands: nobody would be left to give the power back.
+func (n *Node) Powered(start func() error) error {
+	n.power.RLock()
+	defer n.power.RUnlock()
+	if dir, err := FindCgroup(n.lab.name, n.Name); err == nil {
+		if frozen, err := os.ReadFile(filepath.Join(dir, "cgroup.freeze")); err == nil && string(frozen) == "1\n" {
+			return fmt.Errorf("start a process on %s: %w", n.Name, ErrNoPower)
+		}
+	}
+	return start()
+}
+
+// StartPowered is [Host.Start] where the process is in the node's cgroup.
+func (n *Node) StartPowered(cmd *exec.Cmd) error {
+	return n.Powered(func() error { return n.Start(cmd) })
+}
 
 // Break has the node suffer a fault until Mend. What its kernel holds stays, even
 // without power.
@@ -19,6 +42,8 @@ func (n *Node) Break(kind fault.Kind) error {
 	case fault.Partition:
 		return fault.Cut(underlay.NS, port)
 	case fault.Power:
+		n.power.Lock()
+		defer n.power.Unlock()
 		return errors.Join(fault.Cut(underlay.NS, port), n.freeze("1"))
 	case fault.Link:
 		link, err := underlay.netlink.LinkByName(port)
@@ -34,8 +59,10 @@ func (n *Node) Break(kind fault.Kind) error {
 }
 
 // Mend undoes Break. Processes that were without power end, so that whoever runs
-// them starts them again.
+// them starts them again, once there is power.
 func (n *Node) Mend() error {
+	n.power.Lock()
+	defer n.power.Unlock()
 	underlay, port := n.lab.underlay, interfaceName(n.Name)
 	dir, err := n.Cgroup()
 	if err != nil {

@@ -19,6 +19,7 @@ type Node struct {
 	lab    *Lab
 	podsMu sync.Mutex
 	pods   map[string]*Pod
+	power  sync.RWMutex // held while processes start, and while power goes or comes back
 	last   int          // number of the address given out last
 	taken  map[int]bool // numbers of addresses in use
 }

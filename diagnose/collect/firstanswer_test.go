@@ -17,7 +17,9 @@ type server struct{ after time.Duration }
 func (s server) RoundTrip(r *http.Request) (*http.Response, error) {
 	var answers <-chan time.Time
 	if s.after > 0 {
-		httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{})
+		if trace := httptrace.ContextClientTrace(r.Context()); trace != nil { // else it has answered before
+			trace.GotConn(httptrace.GotConnInfo{})
+		}
 		answers = time.After(s.after)
 	}
 	select {

@@ -73,7 +73,7 @@ func upIsCalm(t *testing.T, url string, flags ...string) string {
 	up.Env = append(os.Environ(), asFairway+"=1")
 	var out, log output
 	up.Stdout, up.Stderr = &out, &log
-	err = ns.Do(func() error {
+	err := ns.Do(func() error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return err

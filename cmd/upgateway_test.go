@@ -49,7 +49,7 @@ type upRig struct {
 func newUpRig(t *testing.T, args ...string) *upRig {
 	t.Helper()
 	ns := netnstest.New(t)
-	err = ns.Do(func() error {
+	err := ns.Do(func() error {
 		lo, err := netlink.LinkByName("lo")
 		address := &netlink.Addr{IPNet: netlink.NewIPNet(net.IPv4(192, 0, 2, 1))}
 		return errors.Join(err, netlink.LinkSetUp(lo), netlink.AddrAdd(lo, address))

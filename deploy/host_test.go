@@ -42,7 +42,7 @@ func newHost(t *testing.T) *host {
 	h := &host{t: t, ns: ns, api: fakeapi.NewServer(), dir: t.TempDir()}
 	h.api.Token, h.api.Rules = apiToken, fakeapi.NodeProxier()
 	h.network()
-	err = ns.Do(func() (err error) {
+	err := ns.Do(func() (err error) {
 		var closer func()
 		if h.url, h.ca, closer, err = h.api.Listen("127.0.0.1:0"); err == nil {
 			t.Cleanup(closer)

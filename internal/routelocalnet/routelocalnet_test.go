@@ -27,7 +27,7 @@ func TestKeep(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ns := netnstest.New(t)
 			dir := t.TempDir()
-			err = ns.Do(func() error {
+			err := ns.Do(func() error {
 				write(t, test.before)
 				for i, step := range test.steps {
 					switch step[0][0] {

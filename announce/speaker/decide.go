@@ -29,14 +29,14 @@ func (n *Speaker) decide() (withdrawn bool) {
 	faults = append(faults, plan.Faults...)
 	maps.Copy(plan.WhyNot, left)
 	if n.layer2 != nil {
-		n.layer2.StandBy(placements(announce.StandBy(config, n.asItIs(n.self))))
+		n.layer2.StandBy(placements(announce.StandBy(config, n.self)))
 		n.layer2.Expect(placements(n.planFor(config, n.self, n.upcoming()).L2))
 		n.layer2.OwnAddresses(n.takesAddresses())
 		n.layer2.Set(placements(plan.L2), n.anywhere(served, n.ofRouters(config, served, plan)))
 	}
 	maps.Copy(n.planned, plan.L2)
 	withdrawn = n.routers.Routes(plan.Routes)
-	if len(n.rival) > 0 {
+	if len(n.rival) > 0 && n.self.Unfit != "" {
 		plan.Peers = nil // one of the two would be refused by the router
 	}
 	n.routers.Peers(plan.Peers)
@@ -86,12 +86,11 @@ func (n *Speaker) planFor(config *announce.Config, self announce.Node, served ma
 	if table := n.inForce.Table(); table != nil {
 		self.ServiceRanges = table.Settings.Reserved
 	}
-	self = n.asItIs(self)
 	return announce.Decide(config, self, served, func(service string) announce.Service { return n.services[service] })
 }
 
-// asItIs is a Node while MetalLB's speakers run on it, while this machine is out, and when nothing is to be announced any more.
-func (n *Speaker) asItIs(self announce.Node) announce.Node {
+// withOverrides is a Node while MetalLB's speakers run on it, while this machine is out, and when nothing is to be announced any more.
+func (n *Speaker) withOverrides(self announce.Node) announce.Node {
 	if len(n.rival) > 0 {
 		self.Unfit = "a MetalLB speaker runs on this node and announces"
 	}

@@ -165,8 +165,14 @@ func (n *Speaker) DeleteNode() {
 func (n *Speaker) setSelf(next announce.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.moving {
-		n.coming = next
+	n.known = next
+	n.reconsider()
+}
+
+// reconsider has this node announce as its Node says and as this machine may, where either has changed.
+func (n *Speaker) reconsider() {
+	next := n.withOverrides(n.known)
+	if n.moving { // which ends with what is right by then
 		return
 	}
 	if next.Unfit != n.self.Unfit || !slices.Equal(next.PodRanges, n.self.PodRanges) || !labels.Equals(next.Labels, n.self.Labels) {

@@ -85,8 +85,8 @@ func (n *Speaker) noteRefusal(k *keys, refused bool) {
 	if out := k.refused >= mostRefused; out != before {
 		n.mu.Lock()
 		n.refused = out
+		n.reconsider()
 		n.mu.Unlock()
-		signal(n.wake)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/fairway-net/fairway/announce"
 )
 
-// become has this node announce as its Node says now. If it is to cease telling routers of
+// become has this node announce as it is from now on. If it is to cease telling routers of
 // addresses, or to begin again, the other nodes that do are told first: routers will choose
 // anew among nodes, and packets of connections come in elsewhere.
 func (n *Speaker) become(next announce.Node) {
@@ -25,12 +25,12 @@ func (n *Speaker) become(next announce.Node) {
 		signal(n.wake)
 		return
 	}
-	n.moving, n.coming = true, next
+	n.moving = true
 	go func(s steerer) {
 		s.Prepare(context.Background(), addresses, leaving) // which takes a moment
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.self, n.moving = n.coming, false
+		n.self, n.moving = n.withOverrides(n.known), false
 		signal(n.wake)
 	}(n.steerer)
 }
@@ -53,6 +53,7 @@ func (n *Speaker) handOver() {
 	}
 	n.mu.Lock()
 	n.ends = true
+	n.self = n.withOverrides(n.self)
 	n.mu.Unlock()
 	n.decide()
 }

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/announce/steering"
 )
@@ -35,21 +36,43 @@ func (s *notingSteerer) Prepare(_ context.Context, addresses []netip.Addr, _ boo
 func (s *notingSteerer) Kept() map[netip.Addr]int { return s.kept }
 
 // Other nodes are prepared before routers hear that a node leaves, and before they hear that
-// it is back; connections that are left are told of a node that may not announce.
+// it is back, whatever the reason; connections that are left are told of a node that may not announce.
 func TestOthersAreToldFirst(t *testing.T) {
+	label := func(n *Speaker, away bool) { n.SetNode(excluded(away), true) }
+	t.Run("label", func(t *testing.T) { othersAreToldFirst(t, label) })
+	t.Run("rival", func(t *testing.T) {
+		othersAreToldFirst(t, func(n *Speaker, away bool) {
+			label(n, false)
+			n.setSpeaker(types.NamespacedName{Name: "speaker-x"}, away)
+		})
+	})
+	t.Run("refused", func(t *testing.T) {
+		k := &keys{}
+		othersAreToldFirst(t, func(n *Speaker, away bool) {
+			label(n, false)
+			for range mostRefused {
+				n.noteRefusal(k, away)
+			}
+		})
+	})
+}
+
+// excluded is a Node, with the label that keeps load balancers away or without it.
+func excluded(yes bool) *corev1.Node {
+	o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{}}}
+	if yes {
+		o.Labels[corev1.LabelNodeExcludeBalancers] = ""
+	}
+	return o
+}
+
+func othersAreToldFirst(t *testing.T, set func(n *Speaker, away bool)) {
 	book, one := &notebook{}, netip.MustParseAddr("192.0.2.1")
 	leads := &notingSteerer{asked: make(chan []netip.Addr, 1), proceed: make(chan struct{}), kept: map[netip.Addr]int{one: 3}}
 	n := announcingTo(t, book)
 	n.steerer = leads
 	n.Intend(balanced(1, "192.0.2.1"))
 	n.Applied(balanced(1, "192.0.2.1"), nil)
-	node := func(away bool) *corev1.Node {
-		o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{}}}
-		if away {
-			o.Labels[corev1.LabelNodeExcludeBalancers] = ""
-		}
-		return o
-	}
 	settled := func() {
 		t.Helper()
 		leads.proceed <- struct{}{}
@@ -74,11 +97,11 @@ func TestOthersAreToldFirst(t *testing.T) {
 		{true, []string{"192.0.2.1/32"}, nil, 3},
 		{false, nil, []string{"192.0.2.1/32"}, 0},
 	} {
-		n.SetNode(node(step.away), true)
+		set(n, step.away)
 		if asked := <-leads.asked; !slices.Equal(asked, []netip.Addr{one}) {
 			t.Fatalf("others are told of %v", asked)
 		}
-		n.SetNode(node(step.away), true) // as any write of the Node has it
+		set(n, step.away) // as any write of the Node has it
 		n.decide()
 		if !slices.Equal(book.routes, step.before) {
 			t.Errorf("away %v: while others prepare, routers are told %q, want %q", step.away, book.routes, step.before)
@@ -93,14 +116,14 @@ func TestOthersAreToldFirst(t *testing.T) {
 		}
 	}
 	n.carriesOn = func() bool { return true } // but not for this Service
-	n.SetNode(node(true), false)
+	n.SetNode(excluded(true), false)
 	<-leads.asked
-	n.SetNode(node(false), true) // it has come back meanwhile
+	n.SetNode(excluded(false), true) // it has come back meanwhile
 	settled()
 	if !slices.Equal(book.routes, []string{"192.0.2.1/32"}) {
 		t.Errorf("routers are told %q of a node that didn't leave", book.routes)
 	}
-	n.SetNode(node(false), true)
+	n.SetNode(excluded(false), true)
 	select {
 	case <-leads.asked:
 		t.Error("others are told of a change that is none")

@@ -120,8 +120,9 @@ type Speaker struct {
 	held        held
 	missing     map[string]bool // what is not complete yet
 	objects     announce.Objects
-	services    map[string]announce.Service // those with addresses that others may reach; all if cluster IPs are announced
-	self        announce.Node
+	services    map[string]announce.Service   // those with addresses that others may reach; all if cluster IPs are announced
+	known       announce.Node                 // as its object says
+	self        announce.Node                 // by which this node announces
 	rival       map[types.NamespacedName]bool // MetalLB's speakers on this node
 	inForce     announce.Tracker
 	next        announce.Tracker
@@ -136,8 +137,7 @@ type Speaker struct {
 	since         map[netip.Addr]time.Time // that routers have been told of an address
 	layer2        links                    // nil before the key is known
 	steerer       steerer                  // the same
-	moving        bool                     // other nodes prepare for what the Node says now
-	coming        announce.Node            // what it says now, if moving
+	moving        bool                     // other nodes prepare for what comes after self
 	refused       bool                     // the API takes this machine's credential no more
 	ends          bool                     // nothing is to be announced any more
 }

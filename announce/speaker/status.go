@@ -29,7 +29,7 @@ func (n *Speaker) status() announce.Report {
 	if foreign := n.cluster.Foreign.Senders(time.Now()); len(foreign) > 0 {
 		report.Notes = append(report.Notes, foreignText(foreign))
 	}
-	report.Unfit = n.asItIs(n.self).Unfit
+	report.Unfit = n.withOverrides(n.self).Unfit
 	report.Addresses = append(report.Addresses, n.onLinks()...)
 	if n.layer2 != nil { // looked at afterwards: what is given up meanwhile is among it
 		report.Kept, report.Uncounted = n.layer2.Kept()

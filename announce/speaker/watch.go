@@ -156,7 +156,7 @@ func (n *Speaker) setSpeaker(key types.NamespacedName, there bool) {
 	case !there && n.rival[key]:
 		delete(n.rival, key)
 	}
-	signal(n.wake)
+	n.reconsider()
 }
 
 // passwordsAgain is how often Secrets are read anew: a node may not watch them.

@@ -67,18 +67,18 @@ func (s *Steerer) poke() {
 }
 
 const (
-	// patience is how long a change waits for other nodes after the last of them has said that
+	// progressTimeout is how long a change waits for other nodes after the last of them has said that
 	// it is prepared for an address: with many addresses, each takes its time. One whose agent
 	// is away holds up no change.
-	patience = 500 * time.Millisecond
-	// mostPatience is how long it waits in all.
-	mostPatience = 20 * time.Second
+	progressTimeout = 500 * time.Millisecond
+	// awaitTimeout is how long it waits in all.
+	awaitTimeout = 20 * time.Second
 )
 
 // Prepare has all nodes on the links to routers prepare for this node to begin or to cease
 // (leaving) telling routers of addresses. It returns when all are, or after a moment.
 func (s *Steerer) Prepare(ctx context.Context, addresses []netip.Addr, leaving bool) {
-	ctx, cancel := context.WithTimeout(ctx, mostPatience)
+	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()
 	s.mu.Lock()
 	links := slices.Collect(maps.Values(s.links))
@@ -88,7 +88,7 @@ func (s *Steerer) Prepare(ctx context.Context, addresses []netip.Addr, leaving b
 	}
 	s.poke()
 	began := time.Now()
-	await(ctx, patience, func() (left int) {
+	await(ctx, progressTimeout, func() (left int) {
 		for _, l := range links {
 			left += l.unprepared()
 		}
@@ -105,14 +105,14 @@ func (s *Steerer) Prepare(ctx context.Context, addresses []netip.Addr, leaving b
 }
 
 // await returns when nothing is left, or when that has not become less for some time.
-func await(ctx context.Context, patience time.Duration, count func() (left int)) {
+func await(ctx context.Context, progressTimeout time.Duration, count func() (left int)) {
 	const look = 5 * time.Millisecond
 	least, until := math.MaxInt, time.Time{}
 	for ctx.Err() == nil {
 		began := time.Now()
 		left := count()
 		if left < least {
-			least, until = left, began.Add(patience)
+			least, until = left, began.Add(progressTimeout)
 		}
 		if left == 0 || began.After(until) {
 			return

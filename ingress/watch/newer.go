@@ -26,7 +26,7 @@ func noteFilters(object any) {
 	}
 	var names []string
 	for _, m := range o.GetManagedFields() {
-		if m.FieldsV1 == nil || !strings.Contains(string(m.FieldsV1.Raw), `"f:filters"`) {
+		if m.FieldsV1 == nil || !strings.Contains(m.FieldsV1.GetRawString(), `"f:filters"`) {
 			continue
 		}
 		var fields struct {
@@ -34,7 +34,7 @@ func noteFilters(object any) {
 				Listeners map[string]map[string]json.RawMessage `json:"f:listeners"`
 			} `json:"f:spec"`
 		}
-		if json.Unmarshal(m.FieldsV1.Raw, &fields) != nil { // which the API has written
+		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil { // which the API has written
 			continue
 		}
 		for key, listener := range fields.Spec.Listeners {

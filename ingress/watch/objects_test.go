@@ -101,7 +101,7 @@ func TestStatusOnly(t *testing.T) {
 // TestFilters: listeners that have filters, which the types don't know, are noted.
 func TestFilters(t *testing.T) {
 	managed := func(text string) []metav1.ManagedFieldsEntry {
-		return []metav1.ManagedFieldsEntry{{FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(text)}}, {}}
+		return []metav1.ManagedFieldsEntry{{FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(text)}, {}}
 	}
 	for _, test := range []struct{ fields, want string }{
 		{`{"f:spec":{"f:listeners":{".":{},"k:{\"name\":\"b\"}":{".":{},"f:filters":{"f:requests":{}}},"k:{\"name\":\"a\"}":{"f:filters":{}},"k:{\"name\":\"c\"}":{"f:port":{}}}}}`, "a,b"},

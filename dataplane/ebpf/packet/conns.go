@@ -55,7 +55,7 @@ type connection struct {
 
 func (c *connection) add(key *tcTuple, e *tcConn) {
 	c.seen, c.proto, c.backend = max(c.seen, e.Seen), key.Proto, e.Backend
-	c.direct = c.direct || e.about().Seen == tcSeenCLIENTS_ONLY
+	c.direct = c.direct || e.about().Seen == tcPacketsSeenCLIENTS_ONLY
 	c.netfilters = c.netfilters || e.about().Owner == tcOwnerNETFILTERS
 	if e.has(tcTraitsTO_CLIENT) {
 		c.answers |= e.Steps

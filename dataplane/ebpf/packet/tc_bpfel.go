@@ -100,7 +100,7 @@ type tcKindTraits struct {
 	_       structs.HostLayout
 	Owner   tcOwner
 	Partner uint8
-	Seen    tcSeen
+	Seen    tcPacketsSeen
 	Traits  tcTraits
 }
 
@@ -128,12 +128,12 @@ const (
 	tcOwnerNOBODYS    tcOwner = 2
 )
 
-type tcSeen uint8
+type tcPacketsSeen uint8
 
 const (
-	tcSeenBOTH_WAYS    tcSeen = 0
-	tcSeenCLIENTS_ONLY tcSeen = 1
-	tcSeenTHESE_ONLY   tcSeen = 2
+	tcPacketsSeenBOTH_WAYS    tcPacketsSeen = 0
+	tcPacketsSeenCLIENTS_ONLY tcPacketsSeen = 1
+	tcPacketsSeenTHESE_ONLY   tcPacketsSeen = 2
 )
 
 type tcStep uint32

@@ -16,19 +16,6 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
-// Of packet/bpf/packet.h: enum hook, enum conn_flags, enum step and USED.
-const (
-	atIngress = 1
-	atEgress  = 2
-
-	connAnswer = 1
-	connOwn    = 4
-
-	stepCloses = 2
-	stepResets = 4
-	stepUsed   = 128
-)
-
 // Connections that began while somebody read, and of which the end is to be told, are
 // looked for in the connection table this often, and no more of them at a time. What is
 // made of a packet is known in the table shortly after it has come.
@@ -143,7 +130,7 @@ func (c *connections) decide() error {
 		c.waiting = c.waiting[1:]
 		f := flow.Event{Kind: flow.Dropped, Time: p.came, Proto: p.Proto, Client: p.Client, Frontend: p.To}
 		var client watchConn
-		if table.Lookup(&p.tuple, &client) != nil || client.Flags&connAnswer != 0 {
+		if table.Lookup(&p.tuple, &client) != nil || client.has(watchTraitsTO_CLIENT) {
 			c.to.Event(f)
 			continue
 		}
@@ -169,7 +156,7 @@ func (c *connections) keep(client *watchConn, p packet, f flow.Event) {
 	answers := client.To // the entry of answers: see insert_reply_entry in packet/bpf/begin.h
 	answers.Src, answers.Dst, answers.Sport, answers.Dport = client.To.Dst, client.To.Src, client.To.Dport, client.To.Sport
 	answers.Hook = atEgress
-	if client.Flags&connOwn != 0 {
+	if client.has(watchTraitsOF_NODE_SOCKET) {
 		answers.Hook = atIngress
 	}
 	c.open[client.Id] = &opened{event: f, client: p.tuple, answers: answers}

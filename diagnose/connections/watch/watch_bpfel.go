@@ -20,10 +20,68 @@ type watchConn struct {
 	Seen    uint32
 	Pool    uint32
 	Backend uint32
-	Flags   uint8
+	Kind    watchKind
 	Steps   uint8
 	Memo    uint16
 }
+
+type watchHook uint32
+
+const (
+	watchHookAT_INGRESS watchHook = 1
+	watchHookAT_EGRESS  watchHook = 2
+)
+
+type watchKind uint8
+
+const (
+	watchKindCLIENTS               watchKind = 8
+	watchKindANSWERS               watchKind = 9
+	watchKindMASQ_CLIENTS          watchKind = 24
+	watchKindMASQ_LEAVING          watchKind = 16
+	watchKindMASQ_UNNAMED          watchKind = 18
+	watchKindMASQ_BACK             watchKind = 17
+	watchKindMASQ_ANSWERS          watchKind = 25
+	watchKindOWN_CLIENTS           watchKind = 12
+	watchKindOWN_ANSWERS           watchKind = 13
+	watchKindSENT_CLIENTS          watchKind = 136
+	watchKindSENT_ANSWERS          watchKind = 129
+	watchKindLED_CLIENTS           watchKind = 128
+	watchKindLED_ANSWERS           watchKind = 137
+	watchKindLED_OWN_CLIENTS       watchKind = 132
+	watchKindLED_OWN_ANSWERS       watchKind = 141
+	watchKindNETFILTER_CLIENTS     watchKind = 40
+	watchKindNETFILTER_ANSWERS     watchKind = 33
+	watchKindNETFILTER_OWN_CLIENTS watchKind = 44
+	watchKindNETFILTER_OWN_ANSWERS watchKind = 37
+	watchKindOUTGOING              watchKind = 3
+	watchKindFROZEN                watchKind = 64
+	watchKindKINDS                 watchKind = 192
+)
+
+type watchKindTraits struct {
+	_       structs.HostLayout
+	Owner   watchOwner
+	Partner uint8
+	Seen    watchPacketsSeen
+	Traits  watchTraits
+}
+
+type watchOwner uint8
+
+const (
+	watchOwnerOURS       watchOwner = 0
+	watchOwnerNETFILTERS watchOwner = 1
+	watchOwnerNOBODYS    watchOwner = 2
+)
+
+type watchPacketsSeen uint8
+
+const (
+	watchPacketsSeenBOTH_WAYS    watchPacketsSeen = 0
+	watchPacketsSeenCLIENTS_ONLY watchPacketsSeen = 1
+	watchPacketsSeenTHESE_ONLY   watchPacketsSeen = 2
+)
 
 type watchSeen struct {
 	_       structs.HostLayout
@@ -49,6 +107,30 @@ type watchSeen struct {
 	Own     uint8
 	_       [4]byte
 }
+
+type watchStep uint32
+
+const (
+	watchStepBEGINS  watchStep = 1
+	watchStepCLOSES  watchStep = 2
+	watchStepRESETS  watchStep = 4
+	watchStepACKS    watchStep = 8
+	watchStepLAST    watchStep = 32
+	watchStepRESUMED watchStep = 64
+	watchStepUSED    watchStep = 128
+)
+
+type watchTraits uint8
+
+const (
+	watchTraitsTO_CLIENT      watchTraits = 1
+	watchTraitsLISTED         watchTraits = 2
+	watchTraitsCOUNTED        watchTraits = 4
+	watchTraitsHOLDS          watchTraits = 8
+	watchTraitsMASQUERADED    watchTraits = 16
+	watchTraitsOF_NODE_SOCKET watchTraits = 32
+	watchTraitsLED            watchTraits = 64
+)
 
 type watchTuple struct {
 	_   structs.HostLayout
@@ -100,9 +182,13 @@ const (
 	watchProgSendmsg4  = "sendmsg4"
 	watchProgSendmsg6  = "sendmsg6"
 	watchProgState     = "state"
+	watchVarKinds      = "kinds"
 	watchVarPort       = "port"
 	watchVarUnused     = "unused"
 	watchVarUnusedConn = "unused_conn"
+	watchVarUnusedHook = "unused_hook"
+	watchVarUnusedKind = "unused_kind"
+	watchVarUnusedStep = "unused_step"
 )
 
 // loadWatch returns the embedded CollectionSpec for watch.
@@ -188,9 +274,13 @@ type watchMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type watchVariableSpecs struct {
+	Kinds      *ebpf.VariableSpec `ebpf:"kinds"`
 	Port       *ebpf.VariableSpec `ebpf:"port"`
 	Unused     *ebpf.VariableSpec `ebpf:"unused"`
 	UnusedConn *ebpf.VariableSpec `ebpf:"unused_conn"`
+	UnusedHook *ebpf.VariableSpec `ebpf:"unused_hook"`
+	UnusedKind *ebpf.VariableSpec `ebpf:"unused_kind"`
+	UnusedStep *ebpf.VariableSpec `ebpf:"unused_step"`
 }
 
 // watchObjects contains all objects after they have been loaded into the kernel.
@@ -264,9 +354,13 @@ func (m *watchMaps) Close() error {
 //
 // It can be passed to loadWatchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type watchVariables struct {
+	Kinds      *ebpf.Variable `ebpf:"kinds"`
 	Port       *ebpf.Variable `ebpf:"port"`
 	Unused     *ebpf.Variable `ebpf:"unused"`
 	UnusedConn *ebpf.Variable `ebpf:"unused_conn"`
+	UnusedHook *ebpf.Variable `ebpf:"unused_hook"`
+	UnusedKind *ebpf.Variable `ebpf:"unused_kind"`
+	UnusedStep *ebpf.Variable `ebpf:"unused_step"`
 }
 
 // watchPrograms contains all programs after they have been loaded into the kernel.

@@ -57,7 +57,7 @@ enum partner {
 } __attribute__((packed));
 
 // Which of a connection's packets pass this node (timeout_of).
-enum seen { BOTH_WAYS, CLIENTS_ONLY, THESE_ONLY } __attribute__((packed));
+enum packets_seen { BOTH_WAYS, CLIENTS_ONLY, THESE_ONLY } __attribute__((packed));
 
 enum traits {
 	TO_CLIENT = 1,
@@ -72,7 +72,7 @@ enum traits {
 struct kind_traits {
 	enum owner owner;
 	enum partner partner;
-	enum seen seen;
+	enum packets_seen seen;
 	enum traits traits;
 };
 

@@ -68,6 +68,9 @@ struct seen {
 
 const struct seen *unused __attribute__((unused)); // bpf2go takes types that somebody names
 const struct conn *unused_conn __attribute__((unused));
+const enum hook *unused_hook __attribute__((unused));
+const enum kind *unused_kind __attribute__((unused));
+const enum step *unused_step __attribute__((unused));
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -40,7 +40,7 @@ func (c *Controller) want(out *ingress.Output) {
 	}
 	list := make([]acme.Certificate, len(out.Wanted))
 	for i, w := range out.Wanted {
-		list[i] = acme.Certificate{Secret: w.Secret, Hosts: w.Hosts, Kind: w.Kind, Object: w.Object, Gateway: w.Gateway}
+		list[i] = acme.Certificate{Secret: w.Secret, Hosts: w.Hosts, Kind: w.Kind, Object: w.Object, At: w.At}
 	}
 	c.acme.Want(list)
 }

@@ -41,8 +41,8 @@ type Certificate struct {
 	// Kind and Object are whose author is told.
 	Kind   string
 	Object types.NamespacedName
-	// Gateway is where the hosts lead to, and where alone challenges are answered.
-	Gateway types.NamespacedName
+	// At are the Gateways to which each host leads, and where alone its challenges are answered.
+	At map[string][]types.NamespacedName
 }
 
 // Options say where certificates come from. Core, Directory and Namespace are needed.

@@ -124,15 +124,18 @@ func TestAgain(t *testing.T) {
 func TestChallenges(t *testing.T) {
 	core := fake.NewClientset()
 	i := New(Options{Core: core, Namespace: "kube-system"})
-	first := acme.Challenge{Type: acme.ChallengeTypeHTTP01, Token: "one", KeyAuthorization: "one.key"}
+	first := acme.Challenge{Type: acme.ChallengeTypeHTTP01, Token: "one", KeyAuthorization: "one.key", Identifier: acme.Identifier{Type: "dns", Value: "a.example"}}
 	second := acme.Challenge{Type: acme.ChallengeTypeTLSALPN01, Token: "two", KeyAuthorization: "two.key", Identifier: acme.Identifier{Type: "dns", Value: "a.example"}}
-	s := &solver{i, types.NamespacedName{Namespace: "shop", Name: "gw"}}
+	s := &solver{i, map[string][]types.NamespacedName{"a.example": {{Namespace: "shop", Name: "gw"}, {Namespace: "kube-system", Name: "ingress"}}}}
+	if s.Present(t.Context(), acme.Challenge{Type: acme.ChallengeTypeHTTP01, Token: "t", Identifier: acme.Identifier{Type: "dns", Value: "b.example"}}) == nil {
+		t.Error("a host that leads nowhere is shown everywhere")
+	}
 	err := errors.Join(s.Present(t.Context(), first), s.Present(t.Context(), second), s.CleanUp(t.Context(), first))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m, err := core.CoreV1().ConfigMaps("kube-system").Get(t.Context(), Challenges, metav1.GetOptions{})
-	if err != nil || len(m.Data) != 2 || m.Data[TLSALPN01+"a.example"] == "" || m.Data[At+"a.example"] != "shop/gw" {
+	if err != nil || len(m.Data) != 2 || m.Data[TLSALPN01+"a.example"] == "" || m.Data[At+"a.example"] != "shop/gw kube-system/ingress" {
 		t.Errorf("published: %v, %v", m, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mholt/acmez/v3"
@@ -22,14 +23,14 @@ import (
 const (
 	HTTP01    = "http-01."
 	TLSALPN01 = "tls-alpn-01."
-	// At says of a token or a host at which Gateway alone it is answered.
+	// At says of a token or a host at which Gateways alone it is answered.
 	At = "at."
 )
 
-// solver shows that hosts are those of one Gateway.
+// solver shows that hosts are those of the Gateways to which each leads.
 type solver struct {
 	*Issuer
-	gateway types.NamespacedName
+	at map[string][]types.NamespacedName
 }
 
 // Present publishes what the authority is going to look for. It is for acmez.
@@ -38,10 +39,15 @@ func (s *solver) Present(ctx context.Context, c acme.Challenge) error {
 	if err != nil {
 		return err
 	}
+	var gateways []string
+	for _, g := range s.at[c.Identifier.Value] {
+		gateways = append(gateways, g.String())
+	}
+	if len(gateways) == 0 { // an answer that names none would be any Gateway's
+		return fmt.Errorf("host %q leads to no Gateway", c.Identifier.Value)
+	}
 	return s.edit(ctx, func(data map[string]string) {
-		if data[key] = answer; s.gateway.Name != "" {
-			data[At+tokenOrHost(c)] = s.gateway.String()
-		}
+		data[key], data[At+tokenOrHost(c)] = answer, strings.Join(gateways, " ")
 	})
 }
 

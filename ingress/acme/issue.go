@@ -77,7 +77,7 @@ func good(s *corev1.Secret, hosts []string, now time.Time) time.Duration {
 
 // obtain orders a certificate, shows that the hosts are ours, and fetches it.
 func (i *Issuer) obtain(ctx context.Context, c Certificate) (chain, key []byte, err error) {
-	hosts, shows := c.Hosts, &solver{i, c.Gateway}
+	hosts, shows := c.Hosts, &solver{i, c.At}
 	client := &acmez.Client{
 		Client: &acme.Client{
 			Directory: i.options.Directory, UserAgent: "fairway", Logger: i.options.Log,

@@ -21,7 +21,7 @@ const AnnotationACME = "fairway.dev/acme"
 const (
 	challengeHTTP = "http-01."
 	challengeTLS  = "tls-alpn-01."
-	challengeAt   = "at." // and a token or host: the Gateway that alone answers
+	challengeAt   = "at." // and a token or host: the Gateways that alone answer
 )
 
 // ChallengesName is what engines expect the ConfigMap of challenges to be called.
@@ -33,8 +33,8 @@ type Wanted struct {
 	Hosts  []string // sorted
 	Kind   string
 	Object types.NamespacedName
-	// Gateway is where the hosts lead to; IngressGateway of Ingresses.
-	Gateway types.NamespacedName
+	// At are the Gateways to which each host leads; IngressGateway of Ingresses.
+	At map[string][]types.NamespacedName
 }
 
 // wantsACME reads the annotation.
@@ -70,10 +70,15 @@ func (c *compiler) wantCertificate(kind string, o metav1.Object, gateway, secret
 	i := slices.IndexFunc(c.out.Wanted, func(w Wanted) bool { return w.Secret == secret })
 	if i < 0 {
 		i = len(c.out.Wanted)
-		c.out.Wanted = append(c.out.Wanted, Wanted{Secret: secret, Kind: kind, Object: nameOf(o), Gateway: gateway})
+		c.out.Wanted = append(c.out.Wanted, Wanted{Secret: secret, Kind: kind, Object: nameOf(o), At: map[string][]types.NamespacedName{}})
 	}
 	w := &c.out.Wanted[i]
 	w.Hosts = append(w.Hosts, hosts...)
+	for _, h := range hosts {
+		if !slices.Contains(w.At[h], gateway) {
+			w.At[h] = append(w.At[h], gateway)
+		}
+	}
 	slices.Sort(w.Hosts)
 	w.Hosts = slices.Compact(w.Hosts)
 	return true

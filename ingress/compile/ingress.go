@@ -58,8 +58,13 @@ func (c *compiler) compileIngresses() {
 			c.out.Ingresses[nameOf(o)] = true
 		}
 	}
-	c.compileAll(in, list)
+	read := c.compileAll(in, list)
 	c.addOtherNames(in, list)
+	for _, s := range read { // now that each name is known to be somebody's
+		c.refs.resume(s.route)
+		c.wantIngress(in, s)
+		c.refs.end()
+	}
 	if in.balanced = c.compileBalanced(in); !in.balanced && len(list) == 0 {
 		return
 	}

@@ -61,8 +61,7 @@ func (in *ingresses) at(hostname string) *ingressHost {
 
 // compileAll compiles Ingresses: first what holds for hosts, then paths, and canaries
 // last, which need the others to be there.
-func (c *compiler) compileAll(in *ingresses, list []*networkingv1.Ingress) {
-	var read []*ingressSource
+func (c *compiler) compileAll(in *ingresses, list []*networkingv1.Ingress) (read []*ingressSource) {
 	claims := map[string][]host.Claim{}
 	for _, o := range byAge(list) {
 		s := c.readIngress(in, o)
@@ -80,7 +79,7 @@ func (c *compiler) compileAll(in *ingresses, list []*networkingv1.Ingress) {
 			c.problem("Ingress", r.By, ReasonConflict, fmt.Sprintf("host %q belongs to Ingress %s, which decides %s", name, r.Owner, r.What))
 		}
 	}
-	for _, add := range []func(*ingresses, *ingressSource){c.wantIngress, c.ingressPaths, c.ingressDefaults, c.ingressCanary} {
+	for _, add := range []func(*ingresses, *ingressSource){c.ingressPaths, c.ingressDefaults, c.ingressCanary} {
 		for _, s := range read {
 			c.refs.resume(s.route)
 			add(in, s)
@@ -95,6 +94,7 @@ func (c *compiler) compileAll(in *ingresses, list []*networkingv1.Ingress) {
 			in.keep(s.object)
 		}
 	}
+	return read
 }
 
 // readIngress reads annotations and certificates.
@@ -313,18 +313,19 @@ func (h *ingressHost) match(p *ingressPath) (model.Match, error) {
 }
 
 // length is by what the paths of a host are ordered: as long as the path is written.
-// Of a regular expression of another namespace than the owner's, only what it begins
-// with counts, so that none can take the owner's paths by being long.
+// Of a regular expression of another namespace than the owner's, only what all that it
+// matches begins with counts, so that none can take the owner's paths by being long.
 func (h *ingressHost) length(p *ingressPath) int {
 	switch {
 	case h.record.Regexp && p.from.name().Namespace == h.record.By.Namespace:
 		return len(p.path)
 	case p.from.regexp, h.record.Regexp:
-		literal := strings.IndexAny(p.path, `\.+*?()|[]{}^$`)
-		if literal < 0 {
+		expression, err := regexp.Compile(p.path)
+		if err != nil { // it is what it says, or nothing
 			return len(p.path)
 		}
-		return literal
+		literal, _ := expression.LiteralPrefix()
+		return len(literal)
 	case p.kind == networkingv1.PathTypePrefix && !strings.HasSuffix(p.path, "/"):
 		return len(p.path) + 1
 	}

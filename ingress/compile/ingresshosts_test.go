@@ -284,6 +284,15 @@ func TestHosts(t *testing.T) {
 			map[string]string{"http://h/api/v1": "shop/web:80*1 password"}, nil,
 		},
 		{
+			"another namespace's expression counts for what all that it matches begins with",
+			[]string{
+				ingress("shop", "web", "auth-type: basic, auth-secret: users", "", rule("h", "/admin", "ImplementationSpecific", "web"), rule("r", "/", "Prefix", "next")),
+				ingress("shop", "more", "use-regex: 'true'", "", rule("r", "/admin", "ImplementationSpecific", "web")),
+				ingress("evil", "x", "use-regex: 'true'", "", rule("h", "/admin/aaaaaaaaaa|/admin", "Prefix", "next"), rule("r", "/adminx*", "Prefix", "next"), rule("h", "/admin/it", "Prefix", "next")),
+			},
+			map[string]string{"http://h/admin": "shop/web:80*1 password", "http://r/admin": "shop/web:80*1", "http://h/admin/it": "evil/next:80*1"}, nil,
+		},
+		{
 			"who may come with a certificate is the host's, at all its paths",
 			[]string{
 				ingress("shop", "web", "auth-tls-secret: shop/ca, auth-tls-match-cn: CN=admin", "{hosts: [h.example.com], secretName: pair}", rule("h.example.com", "/", "Prefix", "web")),
@@ -330,10 +339,10 @@ func TestCertificateOwner(t *testing.T) {
 	}, "\n---\n")), Options{Endpoints: endpointOf})
 	var got []string
 	for _, w := range out.Wanted {
-		got = append(got, fmt.Sprint(w.Secret, w.Hosts, w.Gateway))
+		got = append(got, fmt.Sprint(w.Secret, w.Hosts, w.At))
 	}
 	slices.Sort(got)
-	if want := []string{"evil/tls [evil.example.com] kube-system/ingress", "shop/tls [shop.example.com] kube-system/ingress"}; !slices.Equal(got, want) {
+	if want := []string{"evil/tls [evil.example.com] map[evil.example.com:[kube-system/ingress]]", "shop/tls [shop.example.com] map[shop.example.com:[kube-system/ingress]]"}; !slices.Equal(got, want) {
 		t.Errorf("certificates are obtained for %q, want %q", got, want)
 	}
 	told := fmt.Sprint(out.Problems)
@@ -341,6 +350,42 @@ func TestCertificateOwner(t *testing.T) {
 		if want := "evil/" + name + ` Conflict spec.tls[0]: no certificate is obtained for host "shop.example.com", which belongs to Ingress shop/x`; !strings.Contains(told, want) {
 			t.Errorf("not told %q, but %s", want, told)
 		}
+	}
+}
+
+// TestCertificateOfAlias: another name of a host is its owner's, whoever names it in spec.tls.
+func TestCertificateOfAlias(t *testing.T) {
+	out := Compile(tenants(t, `metadata: {namespace: shop, name: x, annotations: {server-alias: other.example.com}}
+spec: {rules: [{host: shop.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+---
+metadata: {namespace: evil, name: x, annotations: {fairway.dev/acme: 'true'}}
+spec: {tls: [{hosts: [other.example.com], secretName: tls}]}`), Options{Endpoints: endpointOf})
+	if len(out.Wanted) > 0 || !strings.Contains(fmt.Sprint(out.Problems), `no certificate is obtained for host "other.example.com", which belongs to Ingress shop/x`) {
+		t.Errorf("certificates are obtained for %v; told %v", out.Wanted, out.Problems)
+	}
+}
+
+// TestSharedSecret: each host of a certificate is shown at the Gateways to which it leads,
+// and not at those to which others of the certificate do.
+func TestSharedSecret(t *testing.T) {
+	o := tenants(t, `metadata: {namespace: shop, name: x, annotations: {fairway.dev/acme: 'true'}}
+spec: {tls: [{hosts: [a.example.com, b.example.com], secretName: tls}], rules: [{host: a.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}`)
+	o.Classes = []*gatewayv1.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "fairway"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: Controller}}}
+	for name, host := range map[string]gatewayv1.Hostname{"one": "b.example.com", "two": "c.example.com"} {
+		o.Gateways = append(o.Gateways, &gatewayv1.Gateway{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{AnnotationACME: "true"}},
+			Spec: gatewayv1.GatewaySpec{GatewayClassName: "fairway", Listeners: []gatewayv1.Listener{{
+				Name: "l", Port: 443, Protocol: gatewayv1.HTTPSProtocolType, Hostname: &host, TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: "tls"}}},
+			}}},
+		})
+	}
+	out := Compile(o, Options{Endpoints: endpointOf})
+	if len(out.Wanted) != 1 {
+		t.Fatalf("certificates are obtained for %v", out.Wanted)
+	}
+	want := "map[a.example.com:[kube-system/ingress] b.example.com:[shop/one kube-system/ingress] c.example.com:[shop/two]]"
+	if got := fmt.Sprint(out.Wanted[0].At); got != want {
+		t.Errorf("hosts are shown at %s, want %s", got, want)
 	}
 }
 

@@ -79,7 +79,8 @@ func TestACME(t *testing.T) {
 			// Somebody else's Secret is not touched.
 			c.renewCertificate()
 			name := types.NamespacedName{Namespace: shop, Name: "gw"}
-			i.Want([]acme.Certificate{{Secret: name, Hosts: []string{test.host}, Kind: "Gateway", Object: name, Gateway: name}})
+			at := map[string][]types.NamespacedName{test.host: {name}, "nowhere.example": {name}}
+			i.Want([]acme.Certificate{{Secret: name, Hosts: []string{test.host}, Kind: "Gateway", Object: name, At: at}})
 			if err := <-told; err == nil || !strings.Contains(err.Error(), "somebody else's") || i.Failure(name) == nil {
 				t.Fatalf("somebody else's Secret: %v", err)
 			}
@@ -105,7 +106,7 @@ func TestACME(t *testing.T) {
 			// Hosts that don't lead here fail, and the certificate that is there stays.
 			before, err := secrets.Get(t.Context(), "gw", metav1.GetOptions{})
 			c.must(err)
-			i.Want([]acme.Certificate{{Secret: name, Hosts: []string{test.host, "nowhere.example"}, Kind: "Gateway", Object: name, Gateway: name}})
+			i.Want([]acme.Certificate{{Secret: name, Hosts: []string{test.host, "nowhere.example"}, Kind: "Gateway", Object: name, At: at}})
 			if err := <-told; err == nil {
 				t.Error("a host that leads elsewhere gets a certificate")
 			}
@@ -121,7 +122,7 @@ func TestACME(t *testing.T) {
 			if !apierrors.IsAlreadyExists(err) {
 				c.must(err)
 			}
-			i.Want([]acme.Certificate{{Secret: other, Hosts: []string{test.host}, Kind: "Gateway", Object: other, Gateway: other}})
+			i.Want([]acme.Certificate{{Secret: other, Hosts: []string{test.host}, Kind: "Gateway", Object: other, At: map[string][]types.NamespacedName{test.host: {other}}}})
 			for err := range evil {
 				if err == nil {
 					t.Error("another tenant gets a certificate for the host")

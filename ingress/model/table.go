@@ -36,15 +36,15 @@ type Table struct {
 type Challenges struct {
 	Tokens       map[string]string           // answers over HTTP (RFC 8555, 8.3)
 	Certificates map[string]*tls.Certificate // by host, for the protocol acme-tls/1 (RFC 8737)
-	// At is the Gateway ("namespace/name") that alone answers, by token or host; any does
-	// where there is none. A host is the one's to whose address it leads.
+	// At are the Gateways ("namespace/name", with spaces between) that alone answer, by token
+	// or host; any does where there is none. A host is the one's to whose address it leads.
 	At map[string]string
 }
 
 // Are reports whether challenges of a token or a host are to be answered at a socket.
 func (c *Challenges) Are(tokenOrHost, socket string) bool {
 	at := c.At[tokenOrHost]
-	return at == "" || strings.HasPrefix(socket, at+":")
+	return at == "" || slices.ContainsFunc(strings.Fields(at), func(g string) bool { return strings.HasPrefix(socket, g+":") })
 }
 
 // ChallengePath is where tokens are looked for.

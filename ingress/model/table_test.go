@@ -20,8 +20,8 @@ func TestOneLabel(t *testing.T) {
 // TestChallengeAt: a challenge is answered at the Gateway to which its host leads, and at
 // no other one.
 func TestChallengeAt(t *testing.T) {
-	c := &Challenges{Tokens: map[string]string{"a": "1", "b": "2"}, At: map[string]string{"a": "shop/gw"}}
-	for socket, want := range map[string]string{"shop/gw:80": "12", "shop/gw2:80": "2", "evil/gw:80": "2", "evil-shop/gw:80": "2"} {
+	c := &Challenges{Tokens: map[string]string{"a": "1", "b": "2"}, At: map[string]string{"a": "shop/gw kube-system/ingress"}}
+	for socket, want := range map[string]string{"shop/gw:80": "12", "kube-system/ingress:80": "12", "system/ingress:80": "2", "shop/gw2:80": "2", "evil/gw:80": "2", "evil-shop/gw:80": "2"} {
 		a, _ := c.Answer(ChallengePath+"a", socket)
 		b, _ := c.Answer(ChallengePath+"b", socket)
 		if a+b != want {

@@ -136,6 +136,7 @@ func TestFreedOnceWritten(t *testing.T) {
 	}
 	moves, waits := service("moves", "192.0.2.1", "192.0.2.0"), service("waits", "192.0.2.0", "")
 	client := fake.NewClientset(moves, waits)
+	failFirstPatch(client, false) // before anything reads it
 	c, err := cluster.New(client)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +158,6 @@ func TestFreedOnceWritten(t *testing.T) {
 	controller.allocator.Adopt(allocator.Request{
 		Service: types.NamespacedName{Namespace: "default", Name: "moves"}, Families: []allocator.Family{allocator.IPv4},
 	}, addrs("192.0.2.0"))
-	failFirstPatch(client, false)
 	has := func(name string) string {
 		s, err := client.CoreV1().Services("default").Get(ctx, name, metav1.GetOptions{})
 		if err != nil {

@@ -26,7 +26,7 @@ import (
 // are, so the log names the programs.
 
 // ownPrograms are those of this project that are before the data plane's on purpose.
-var ownPrograms = []string{"handoff", "strays", "respond", "enters", "departs", xdpProgram}
+var ownPrograms = []string{"steering", "handoff", "strays", "respond", "enters", "departs", xdpProgram}
 
 // Ahead names the programs of others that see packets before ours at the node whose pins are
 // in a directory.

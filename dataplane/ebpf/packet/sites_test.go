@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/announce/steering"
 	"github.com/fairway-net/fairway/internal/tcfilter"
 	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -127,6 +128,19 @@ func TestAhead(t *testing.T) {
 	defer h.Close()
 	l, err := h.LinkByName("eth0")
 	must(t, err)
+	must(t, s.node.Do(func() error { // announcing leads packets to other nodes before the mode sees them
+		led, err := steering.NewInterfaces().Open(&net.Interface{Index: l.Attrs().Index, Name: "eth0", HardwareAddr: l.Attrs().HardwareAddr}, steering.Handoff)
+		if err != nil {
+			return err
+		}
+		if err := led.Watch(vips[0], time.Hour); err != nil {
+			return err
+		}
+		if got := objects(); got != "attached" {
+			t.Errorf("behind a program of this project: %q", got)
+		}
+		return led.Detach()
+	}))
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "somebody", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
 		asm.Mov.Imm(asm.R0, 0), asm.Return(), // TC_ACT_OK
 	}})

@@ -84,8 +84,9 @@ func (c *compiler) wantCertificate(kind string, o metav1.Object, gateway, secret
 	return true
 }
 
-// wantListener has the certificate of a listener obtained, if that is asked for.
-func (c *compiler) wantListener(l *listener, at string) {
+// wantListener has the certificate of a listener obtained, if that is asked for, and if the
+// host is its namespace's: first is the listener that the hostname belongs to, at any port.
+func (c *compiler) wantListener(l, first *listener, at string) {
 	kind, o := "Gateway", metav1.Object(l.gateway.object)
 	if l.set != nil {
 		kind, o = "ListenerSet", l.set.object
@@ -97,6 +98,10 @@ func (c *compiler) wantListener(l *listener, at string) {
 	if refs := l.spec.TLS.CertificateRefs; len(refs) > 0 && value(refs[0].Kind, "Secret") == "Secret" && value(refs[0].Group, "") == "" {
 		secret.Name = string(refs[0].Name)
 		secret.Namespace = string(value(refs[0].Namespace, gatewayv1.Namespace(o.GetNamespace())))
+	}
+	if _, by := first.owner(); by != o.GetNamespace() {
+		c.problem(kind, nameOf(o), ReasonConflict, fmt.Sprintf("%s: no certificate is obtained for host %q, which belongs to listener %s", at, l.hostname, first.title()))
+		return
 	}
 	l.awaitsACME = c.wantCertificate(kind, o, l.gateway.name, secret, []string{l.hostname}, at)
 }

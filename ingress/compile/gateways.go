@@ -190,6 +190,7 @@ func (g *gateway) hasHTTP3(l *listener) bool {
 func (c *compiler) settle(g *gateway) {
 	taken := map[string]*listener{} // by port, transport and hostname
 	groups := map[string]*listener{}
+	owners := map[string]*listener{} // by hostname
 	for _, l := range g.all() {
 		if !l.accepted {
 			continue
@@ -207,7 +208,11 @@ func (c *compiler) settle(g *gateway) {
 			continue
 		}
 		taken[key] = l
-		c.wantListener(l, fmt.Sprintf("spec.listeners[%s]", l.spec.Name))
+		// Without TLS, a Gateway's may be there for ListenerSets to have the certificate.
+		if first := owners[l.hostname]; first == nil || first.set == nil && first.group() != "tls" {
+			owners[l.hostname] = l
+		}
+		c.wantListener(l, owners[l.hostname], fmt.Sprintf("spec.listeners[%s]", l.spec.Name))
 		if g.rejected == "" && l.usable() && !l.isStream() {
 			c.socketFor(g, l)
 		}

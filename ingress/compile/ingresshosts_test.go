@@ -389,6 +389,39 @@ spec: {tls: [{hosts: [a.example.com, b.example.com], secretName: tls}], rules: [
 	}
 }
 
+// TestCertificateOfListenerSet: another tenant's listener of a shared Gateway gets no certificate
+// for a host by naming it at another port.
+func TestCertificateOfListenerSet(t *testing.T) {
+	o, all, host, early := tenants(t, "metadata: {namespace: shop, name: x}"), gatewayv1.NamespacesFromAll, gatewayv1.Hostname("shop.example.com"), gatewayv1.Hostname("early.example.com")
+	o.Classes = []*gatewayv1.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "fairway"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: Controller}}}
+	o.Gateways = []*gatewayv1.Gateway{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "edge"},
+		Spec: gatewayv1.GatewaySpec{
+			GatewayClassName: "fairway", AllowedListeners: &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: &all}},
+			Listeners: []gatewayv1.Listener{{Name: "all", Port: 80, Protocol: gatewayv1.HTTPProtocolType}, {Name: "early", Port: 81, Protocol: gatewayv1.HTTPProtocolType, Hostname: &early}},
+		},
+	}}
+	infra := gatewayv1.Namespace("infra")
+	for i, namespace := range []string{"shop", "evil"} {
+		tls := &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: "tls"}}}
+		listeners := []gatewayv1.ListenerEntry{{Name: "own", Port: gatewayv1.PortNumber(443 + i), Protocol: gatewayv1.HTTPSProtocolType, Hostname: &host, TLS: tls}}
+		if i == 0 {
+			listeners = append(listeners, gatewayv1.ListenerEntry{Name: "early", Port: 443, Protocol: gatewayv1.HTTPSProtocolType, Hostname: &early, TLS: tls})
+		}
+		o.ListenerSets = append(o.ListenerSets, &gatewayv1.ListenerSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set", CreationTimestamp: metav1.Unix(int64(i), 0), Annotations: map[string]string{AnnotationACME: "true"}},
+			Spec:       gatewayv1.ListenerSetSpec{ParentRef: gatewayv1.ParentGatewayReference{Name: "edge", Namespace: &infra}, Listeners: listeners},
+		})
+	}
+	out := Compile(o, Options{Endpoints: endpointOf})
+	if len(out.Wanted) != 1 || fmt.Sprint(out.Wanted[0].Secret, out.Wanted[0].Hosts) != "shop/tls [early.example.com shop.example.com]" {
+		t.Errorf("certificates are obtained for %v", out.Wanted)
+	}
+	if want := `spec.listeners[own]: no certificate is obtained for host "shop.example.com", which belongs to listener shop/set/own`; !strings.Contains(fmt.Sprint(out.Problems), want) {
+		t.Errorf("not told %q, but %v", want, out.Problems)
+	}
+}
+
 // TestMirrorGranted: copies go to another namespace only if that lets them.
 func TestMirrorGranted(t *testing.T) {
 	o := tenants(t, `metadata: {namespace: evil, name: x, annotations: {mirror-target: 'http://web.shop.svc.cluster.local$request_uri'}}

@@ -116,7 +116,7 @@ func (p *Program) lead(a netip.Addr, to Ring, most time.Duration) error {
 	if err := s.loaded.Maps[steeringMapRings].Lookup(key, &before); err == nil {
 		r.Forwarded, r.NewUntil = before.Forwarded, before.NewUntil
 	}
-	if before.Count == 0 && r.Count > 0 {
+	if r.Count > 0 && (before.Count == 0 || p.kind == Handoff) { // another former owner has flows of its own
 		r.NewUntil = uint64(now + unseenUDP)
 	}
 	if err := s.loaded.Maps[steeringMapRings].Put(key, r); err != nil {

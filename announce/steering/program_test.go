@@ -161,6 +161,25 @@ func TestFilterOfKilledProcess(t *testing.T) {
 	expectLeftovers(t)
 }
 
+// TestNextFormerOwner: an address comes back from a second node while the first one's connections
+// go on. UDP flows that show up then are that node's.
+func TestNextFormerOwner(t *testing.T) {
+	p := open(t, inNamespace(t), Handoff)
+	for _, a := range []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")} {
+		var r steeringRing
+		must(t, p.Lead(a, Ring{Nodes: []net.HardwareAddr{{2, 0, 0, 0, 0, 7}}}, time.Minute))
+		must(t, p.site.loaded.Maps[steeringMapRings].Lookup(p.key(a), &r))
+		r.NewUntil = 1 // long ago
+		must(t, p.site.loaded.Maps[steeringMapRings].Put(p.key(a), r))
+		must(t, p.Lead(a, Ring{Nodes: []net.HardwareAddr{{2, 0, 0, 0, 0, 9}}}, time.Minute))
+		must(t, p.site.loaded.Maps[steeringMapRings].Lookup(p.key(a), &r))
+		if r.NewUntil == 1 {
+			t.Errorf("%s: UDP flows of the second node are taken for this one's", a)
+		}
+	}
+	must(t, p.Detach())
+}
+
 // TestSweepOfBothKinds: interfaces are swept when those of both kinds are open. On one that is open,
 // what an earlier process led for a kind that isn't there any more is led no longer.
 func TestSweepOfBothKinds(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"crypto/x509"
 	_ "embed"
 	"fmt"
+	"maps"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,13 +144,20 @@ func (e *Engine) watch(p *process) {
 func (e *Engine) letInNoMore(next *plan) {
 	var commands batch
 	for _, s := range e.plan.sockets {
-		file, before := s.id+"l.map", len(commands)
-		for key, id := range sorted(e.plan.entries[file]) {
-			if was, now := listenerOf(e.plan, s.model.Bind, id), listenerOf(next, s.model.Bind, next.entries[file][key]); was != nil && now != nil && asksMore(now.Clients, was.Clients) {
-				commands.add("set map %s %s %s", filepath.Join(e.process.folder, file), word(key), misdirected)
-			}
+		i := slices.IndexFunc(next.sockets, func(n *socket) bool { return n.model.Bind == s.model.Bind })
+		if i < 0 || !s.model.TLS {
+			continue
 		}
-		if len(commands) > before { // so that no request takes the short way
+		keys := e.plan.entries[s.id+"l.map"]
+		list := asking(s, next.sockets[i], keys)
+		for _, key := range list {
+			verb := "set"
+			if _, given := keys[key]; !given {
+				verb = "add"
+			}
+			commands.add("%s map %s %s %s", verb, filepath.Join(e.process.folder, s.id+"l.map"), word(key), misdirected)
+		}
+		if len(list) > 0 { // so that no request takes the short way
 			commands.add("clear map %s", filepath.Join(e.process.folder, s.id+"f.map"))
 		}
 	}
@@ -159,16 +166,33 @@ func (e *Engine) letInNoMore(next *plan) {
 	}
 }
 
-// listenerOf is the one of an address that a map calls so; nil if there is none.
-func listenerOf(p *plan, bind netip.AddrPort, id string) *model.Listener {
-	for _, s := range p.sockets {
-		for _, l := range s.listener {
-			if s.model.Bind == bind && l.id == id {
-				return l.model
-			}
+// asking are the keys in the map of a socket's listeners, there already or not, for whose
+// connections clients would have to show another certificate from now on.
+func asking(before, now *socket, keys map[string]string) []string {
+	list := map[string]struct{}{}
+	note := func(key string) {
+		name := key // also one that the asterisk stands for
+		if key == "*" {
+			name = ""
+		}
+		is, was := now.model.Listener(name), before.model.Listener(name)
+		if is == nil || was == nil || was.Mode != model.HTTP || !asksMore(is.Clients, was.Clients) {
+			return
+		}
+		if _, given := keys[key]; !given && (!before.named || strings.HasPrefix(key, "*")) {
+			key, _ = hostKey(was.Hostname) // haproxy looks for no other one
+		}
+		list[key] = struct{}{}
+	}
+	for key := range keys {
+		note(key)
+	}
+	for _, l := range now.listener {
+		if key, ok := hostKey(l.model.Hostname); ok {
+			note(key)
 		}
 	}
-	return nil
+	return slices.Sorted(maps.Keys(list))
 }
 
 // asksMore reports whether somebody whom one validation has let in may be kept out by

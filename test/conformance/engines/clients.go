@@ -69,6 +69,52 @@ func testClientsChange(t *testing.T, r *rig) {
 	}
 }
 
+// testClientsOwn: the same where a host had no listener of its own before it asked.
+func testClientsOwn(t *testing.T, r *rig) {
+	const host = "h.example.com"
+	e := r.endpoint("e", nil)
+	roots, authorities := x509.NewCertPool(), x509.NewCertPool()
+	server, known := certificate(t, roots, host), certificate(t, authorities, "known.example")
+	table := func(hostname string, asks ...string) *model.Table {
+		s := &model.Socket{Name: "ns/gw:443", Port: 443, TLS: true, OneLabel: true}
+		for _, name := range append(asks, hostname) {
+			l := &model.Listener{Name: "ns/gw/" + name, Hostname: name, Certificates: []*tls.Certificate{server}}
+			if name != hostname {
+				l.Clients = &model.ClientValidation{Roots: authorities, Authorities: []*x509.Certificate{known.Leaf}}
+			}
+			l.SetHosts([]*model.Host{{Hostname: host, Rules: []*model.Rule{below("/", to("p"))}}})
+			s.Listeners = append(s.Listeners, l)
+		}
+		return tableOf(s, pool("p", e))
+	}
+	for _, before := range []string{"*.example.com", ""} {
+		for _, own := range []string{host, "*.example.com"} {
+			if own == before {
+				continue
+			}
+			r.apply(table(before))
+			c := client(r.address(), http1)
+			c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: host}
+			for step, want := range []int{http.StatusOK, http.StatusMisdirectedRequest} {
+				if step > 0 {
+					r.apply(table(before, own))
+				}
+				q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := http.StatusMisdirectedRequest // as by a connection of its own, for which it has no certificate
+				if response, _, err := ask(c, q); err == nil {
+					got = response.StatusCode
+				}
+				if got != want {
+					t.Errorf("listener %q, then %q: answer %d, want %d", before, own, got, want)
+				}
+			}
+		}
+	}
+}
+
 // anyHost is a cache of sessions that has the last one for whatever host.
 type anyHost struct{ last *tls.ClientSessionState }
 

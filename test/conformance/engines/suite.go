@@ -87,6 +87,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Ciphers", testCiphers},
 		{"Identity", testIdentity},
 		{"ClientsChange", testClientsChange},
+		{"ClientsOwn", testClientsOwn},
 		{"Resumption", testResumption},
 		{"Passthrough", testPassthrough},
 		{"Terminate", testTerminate},

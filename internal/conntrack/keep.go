@@ -92,7 +92,8 @@ func StopTranslating(table string) error {
 }
 
 func explain(err error, verb, table string) error {
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
+	lacksModule := verb == "add" && errors.Is(err, unix.ENOENT) // of chains of type nat, or of what is in their rules
+	if lacksModule || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		err = &kernel.MissingError{What: "nf_tables with NAT", Since: "5.2", Err: err}
 	}
 	if err != nil {

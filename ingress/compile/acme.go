@@ -118,7 +118,7 @@ func (c *compiler) wantIngress(in *ingresses, s *ingressSource) {
 		var hosts []string
 		for _, h := range t.Hosts {
 			h = strings.ToLower(h)
-			if by := in.at(h).record.By; by.Name != "" && by.Namespace != s.name().Namespace {
+			if by := in.server(h); by.Name != "" && by.Namespace != s.name().Namespace {
 				c.problem("Ingress", s.name(), ReasonConflict, fmt.Sprintf("%s: no certificate is obtained for host %q, which belongs to Ingress %s", at, h, by))
 				refused = true
 				continue
@@ -129,6 +129,17 @@ func (c *compiler) wantIngress(in *ingresses, s *ingressSource) {
 			c.wantCertificate("Ingress", s.object, IngressGateway, types.NamespacedName{Namespace: s.name().Namespace, Name: t.SecretName}, hosts, at)
 		}
 	}
+}
+
+// server is the Ingress that a host belongs to: the one with its paths, or else with those of
+// its wildcard, or else the one that names it.
+func (in *ingresses) server(name string) types.NamespacedName {
+	for _, covers := range covering(name) {
+		if h := in.ownerOfPaths(covers); h != nil && covers != "" {
+			return h.record.By
+		}
+	}
+	return in.at(name).record.By
 }
 
 // readChallenges reads what a certificate authority may look for.

@@ -353,15 +353,22 @@ func TestCertificateOwner(t *testing.T) {
 	}
 }
 
-// TestCertificateOfAlias: another name of a host is its owner's, whoever names it in spec.tls.
+// TestCertificateOfAlias: another name of a host, and one that its wildcard covers, is the
+// owner's, whoever names it in spec.tls; unless it has paths of it.
 func TestCertificateOfAlias(t *testing.T) {
+	const paths = "http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}"
 	out := Compile(tenants(t, `metadata: {namespace: shop, name: x, annotations: {server-alias: other.example.com}}
-spec: {rules: [{host: shop.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+spec: {rules: [{host: shop.example.com, `+paths+`}, {host: "*.w.example.com", `+paths+`}]}
 ---
 metadata: {namespace: evil, name: x, annotations: {fairway.dev/acme: 'true'}}
-spec: {tls: [{hosts: [other.example.com], secretName: tls}]}`), Options{Endpoints: endpointOf})
-	if len(out.Wanted) > 0 || !strings.Contains(fmt.Sprint(out.Problems), `no certificate is obtained for host "other.example.com", which belongs to Ingress shop/x`) {
-		t.Errorf("certificates are obtained for %v; told %v", out.Wanted, out.Problems)
+spec: {tls: [{hosts: [other.example.com, a.w.example.com, b.w.example.com], secretName: tls}], rules: [{host: b.w.example.com, `+paths+`}]}`), Options{Endpoints: endpointOf})
+	if len(out.Wanted) != 1 || !slices.Equal(out.Wanted[0].Hosts, []string{"b.w.example.com"}) {
+		t.Errorf("certificates are obtained for %v", out.Wanted)
+	}
+	for _, name := range []string{"other.example.com", "a.w.example.com"} {
+		if want := fmt.Sprintf("no certificate is obtained for host %q, which belongs to Ingress shop/x", name); !strings.Contains(fmt.Sprint(out.Problems), want) {
+			t.Errorf("not told %q, but %v", want, out.Problems)
+		}
 	}
 }
 

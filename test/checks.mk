@@ -16,7 +16,7 @@ TAGGED = $(GO) test -tags $(1) -v -count=1
 
 # test/norace.txt names the packages that don't run under the race detector, and why.
 NORACE = $(GO) list $$(sed -nE 's/^(\.[^ ]*) .*/\1/p' test/norace.txt)
-RACE   = { $(GO) list ./... ; $(NORACE); } | sort | uniq -u
+RACE   = all=$$($(GO) list ./...) && some=$$($(NORACE)) && printf '%s\n' "$$all" "$$some" | sort | uniq -u
 
 # The linters vet, tests too, so tests are run without it.
 TEST = $(GO) test -vet=off -json

@@ -104,6 +104,9 @@ func lastLogged(logDir, snapDir string) (uint64, error) {
 		return 0, damage(newest(logDir), fmt.Errorf("read log: %w", err))
 	}
 	begin, lost := newestIntact(snapDir, snapshots)
+	if begin.GetIndex() == 0 && lost != nil { // of what was restored, the first one is a part
+		return 0, lost
+	}
 	w, err := wal.OpenForRead(quiet, logDir, begin)
 	switch {
 	case err != nil && lost != nil: // the log doesn't go back so far

@@ -87,19 +87,17 @@ func (c *compiler) wantCertificate(kind string, o metav1.Object, gateway, secret
 // wantListener has the certificate of a listener obtained, if that is asked for, and if the
 // host is its namespace's: first is the listener that the hostname belongs to, at any port.
 func (c *compiler) wantListener(l, first *listener, at string) {
-	kind, o := "Gateway", metav1.Object(l.gateway.object)
-	if l.set != nil {
-		kind, o = "ListenerSet", l.set.object
-	}
+	kind, namespace := l.owner()
+	o := l.object()
 	if l.mode() == model.Passthrough || l.spec.TLS == nil || !l.accepted || !c.wantsACME(kind, o) {
 		return
 	}
-	secret := types.NamespacedName{Namespace: o.GetNamespace()}
+	secret := types.NamespacedName{Namespace: namespace}
 	if refs := l.spec.TLS.CertificateRefs; len(refs) > 0 && value(refs[0].Kind, "Secret") == "Secret" && value(refs[0].Group, "") == "" {
 		secret.Name = string(refs[0].Name)
-		secret.Namespace = string(value(refs[0].Namespace, gatewayv1.Namespace(o.GetNamespace())))
+		secret.Namespace = string(value(refs[0].Namespace, gatewayv1.Namespace(namespace)))
 	}
-	if _, by := first.owner(); by != o.GetNamespace() {
+	if _, by := first.owner(); by != namespace {
 		c.problem(kind, nameOf(o), ReasonConflict, fmt.Sprintf("%s: no certificate is obtained for host %q, which belongs to listener %s", at, l.hostname, first.title()))
 		return
 	}

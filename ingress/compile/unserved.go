@@ -53,36 +53,42 @@ func (c *compiler) reportUnserved() {
 			c.problem("Gateway", nameOf(o), ReasonNothingActs, fmt.Sprintf("nobody serves it: there is no GatewayClass %q", o.Spec.GatewayClassName))
 		}
 	}
+	there := parentsThere{byName(c.Gateways), byName(c.ListenerSets)}
 	for _, o := range c.HTTPRoutes {
-		c.reportOrphan("HTTPRoute", o, o.Spec.CommonRouteSpec)
+		c.reportOrphan("HTTPRoute", o, o.Spec.CommonRouteSpec, there)
 	}
 	for _, o := range c.GRPCRoutes {
-		c.reportOrphan("GRPCRoute", o, o.Spec.CommonRouteSpec)
+		c.reportOrphan("GRPCRoute", o, o.Spec.CommonRouteSpec, there)
 	}
 	for _, o := range c.TLSRoutes {
-		c.reportOrphan("TLSRoute", o, o.Spec.CommonRouteSpec)
+		c.reportOrphan("TLSRoute", o, o.Spec.CommonRouteSpec, there)
 	}
 	for _, o := range c.TCPRoutes {
-		c.reportOrphan("TCPRoute", o, o.Spec.CommonRouteSpec)
+		c.reportOrphan("TCPRoute", o, o.Spec.CommonRouteSpec, there)
 	}
 	for _, o := range c.UDPRoutes {
-		c.reportOrphan("UDPRoute", o, o.Spec.CommonRouteSpec)
+		c.reportOrphan("UDPRoute", o, o.Spec.CommonRouteSpec, there)
 	}
+}
+
+// parentsThere are the objects that may be parents of routes.
+type parentsThere struct {
+	gateways map[types.NamespacedName]*gatewayv1.Gateway
+	sets     map[types.NamespacedName]*gatewayv1.ListenerSet
 }
 
 // reportOrphan finds a route all of whose parents are missing. Parents of other kinds than Gateways
 // and ListenerSets are another controller's matter.
-func (c *compiler) reportOrphan(kind string, o metav1.Object, spec gatewayv1.CommonRouteSpec) {
+func (c *compiler) reportOrphan(kind string, o metav1.Object, spec gatewayv1.CommonRouteSpec, there parentsThere) {
 	var missing []string
 	for _, ref := range spec.ParentRefs {
 		kind := value(ref.Kind, "Gateway")
 		name := types.NamespacedName{Namespace: string(value(ref.Namespace, gatewayv1.Namespace(o.GetNamespace()))), Name: string(ref.Name)}
-		isOf := func(have metav1.Object) bool { return nameOf(have) == name }
 		switch {
 		case value(ref.Group, gatewayv1.GroupName) != gatewayv1.GroupName,
 			kind != "Gateway" && kind != "ListenerSet",
-			kind == "Gateway" && slices.ContainsFunc(c.Gateways, func(g *gatewayv1.Gateway) bool { return isOf(g) }),
-			kind == "ListenerSet" && slices.ContainsFunc(c.ListenerSets, func(s *gatewayv1.ListenerSet) bool { return isOf(s) }):
+			kind == "Gateway" && there.gateways[name] != nil,
+			kind == "ListenerSet" && there.sets[name] != nil:
 			return
 		}
 		missing = append(missing, fmt.Sprintf("%s %s", kind, name))

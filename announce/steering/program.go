@@ -111,7 +111,7 @@ func (p *Program) lead(a netip.Addr, to Ring, most time.Duration) error {
 	for i, mac := range to.Nodes {
 		copy(r.Macs[i][:], mac)
 	}
-	key := p.key(a)
+	key := ringKey(p.kind, a)
 	var before steeringRing
 	if err := s.loaded.Maps[steeringMapRings].Lookup(key, &before); err == nil {
 		r.Forwarded, r.NewUntil = before.Forwarded, before.NewUntil
@@ -126,8 +126,8 @@ func (p *Program) lead(a netip.Addr, to Ring, most time.Duration) error {
 	return nil
 }
 
-func (p *Program) key(a netip.Addr) (k steeringKey) {
-	k.To.Bytes, k.Kind = a.As16(), uint32(p.kind)
+func ringKey(kind Kind, a netip.Addr) (k steeringKey) {
+	k.To.Bytes, k.Kind = a.As16(), uint32(kind)
 	return k
 }
 
@@ -143,7 +143,7 @@ func (s *site) end(kind Kind, a netip.Addr) (packets uint64, err error) {
 	if s.loaded == nil {
 		return 0, nil
 	}
-	key := (&Program{s, kind}).key(a)
+	key := ringKey(kind, a)
 	var r steeringRing
 	if err := s.loaded.Maps[steeringMapRings].Lookup(key, &r); err == nil {
 		packets = r.Forwarded

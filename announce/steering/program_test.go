@@ -168,11 +168,11 @@ func TestNextFormerOwner(t *testing.T) {
 	for _, a := range []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")} {
 		var r steeringRing
 		must(t, p.Lead(a, Ring{Nodes: []net.HardwareAddr{{2, 0, 0, 0, 0, 7}}}, time.Minute))
-		must(t, p.site.loaded.Maps[steeringMapRings].Lookup(p.key(a), &r))
+		must(t, p.site.loaded.Maps[steeringMapRings].Lookup(ringKey(p.kind, a), &r))
 		r.NewUntil = 1 // long ago
-		must(t, p.site.loaded.Maps[steeringMapRings].Put(p.key(a), r))
+		must(t, p.site.loaded.Maps[steeringMapRings].Put(ringKey(p.kind, a), r))
 		must(t, p.Lead(a, Ring{Nodes: []net.HardwareAddr{{2, 0, 0, 0, 0, 9}}}, time.Minute))
-		must(t, p.site.loaded.Maps[steeringMapRings].Lookup(p.key(a), &r))
+		must(t, p.site.loaded.Maps[steeringMapRings].Lookup(ringKey(p.kind, a), &r))
 		if r.NewUntil == 1 {
 			t.Errorf("%s: UDP flows of the second node are taken for this one's", a)
 		}

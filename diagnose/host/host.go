@@ -19,6 +19,7 @@ import (
 	"github.com/google/nftables/expr"
 
 	"github.com/fairway-net/fairway/diagnose/doctor"
+	"github.com/fairway-net/fairway/internal/iptables"
 )
 
 // sysctls that matter.
@@ -145,18 +146,15 @@ func dropsNames(r *nftables.Rule) bool {
 // readLegacy lists the chains of iptables-legacy. A table is there only once
 // somebody has used it; asking the program would load it.
 func readLegacy(ctx context.Context, h *doctor.Host, six bool) error {
-	names, program, family := "/proc/thread-self/net/ip_tables_names", "iptables-legacy", "ip"
+	of, program, family := iptables.IPv4, "iptables-legacy", "ip"
 	if six {
-		names, program, family = "/proc/thread-self/net/ip6_tables_names", "ip6tables-legacy", "ip6"
+		of, program, family = iptables.IPv6, "ip6tables-legacy", "ip6"
 	}
-	tables, err := os.ReadFile(names)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
+	tables, err := iptables.LegacyTables(of)
 	if err != nil {
 		return err
 	}
-	for _, table := range strings.Fields(string(tables)) {
+	for _, table := range tables {
 		out, err := exec.CommandContext(ctx, program, "-w", "5", "-t", table, "-S").Output()
 		if err != nil {
 			return fmt.Errorf("%s -t %s -S: %w", program, table, err)

@@ -4,32 +4,29 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fairway-net/fairway/internal/iptables"
 )
 
 // readLegacy reads the tables whose rules come before those of Services. A table is there only
 // once somebody has used it; asking the program would load it.
 func readLegacy(ctx context.Context, six bool) (list []Rule, err error) {
-	names, program, family := "/proc/thread-self/net/ip_tables_names", "iptables-legacy", "ip"
+	of, program, family := iptables.IPv4, "iptables-legacy", "ip"
 	if six {
-		names, program, family = "/proc/thread-self/net/ip6_tables_names", "ip6tables-legacy", "ip6"
+		of, program, family = iptables.IPv6, "ip6tables-legacy", "ip6"
 	}
-	tables, err := os.ReadFile(names)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
+	tables, err := iptables.LegacyTables(of)
 	if err != nil {
 		return nil, err
 	}
-	for _, table := range strings.Fields(string(tables)) {
+	for _, table := range tables {
 		if !slices.Contains([]string{"raw", "mangle", "nat"}, table) {
 			continue
 		}

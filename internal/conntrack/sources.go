@@ -1,17 +1,15 @@
 package conntrack
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -77,13 +75,9 @@ func masquerade(but string) (bool, error) {
 	}) {
 		return true, nil
 	}
-	for _, file := range []string{"ip_tables_names", "ip6_tables_names"} {
-		names, err := os.ReadFile("/proc/thread-self/net/" + file)
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
-			return false, fmt.Errorf("find rules of iptables-legacy: %w", err)
-		}
-		if slices.Contains(strings.Fields(string(names)), "nat") {
-			return true, nil
+	for _, family := range iptables.Families() {
+		if there, err := iptables.HasLegacyTable(family, "nat"); there || err != nil {
+			return there, err
 		}
 	}
 	return false, nil

@@ -30,7 +30,7 @@ func (t *Tool) Count(ctx context.Context, f Family, table string, chains []strin
 	if t.variant == NFT {
 		return countNFT(ctx, f, table, chains, visit)
 	}
-	if there, err := legacyTable(f, table); err != nil || !there {
+	if there, err := HasLegacyTable(f, table); err != nil || !there {
 		return err
 	}
 	program := f.Command() + "-save"

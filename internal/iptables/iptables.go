@@ -71,7 +71,7 @@ func (t *Tool) Restore(ctx context.Context, f Family, input []byte) error {
 func (t *Tool) Walk(ctx context.Context, f Family, table string, visit func(*Chain)) error {
 	if t.variant == Legacy {
 		// Reading makes a legacy table that was not there.
-		if there, err := legacyTable(f, table); err != nil || !there {
+		if there, err := HasLegacyTable(f, table); err != nil || !there {
 			return err
 		}
 		return t.walkByProgram(ctx, f, table, visit)

@@ -90,7 +90,7 @@ func TestSaveMakesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if there, err := legacyTable(f, "nat"); err != nil || there || len(table.Chains) != 0 {
+		if there, err := HasLegacyTable(f, "nat"); err != nil || there || len(table.Chains) != 0 {
 			t.Errorf("%s: table nat made by reading it (%v): %v", f, err, table)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func traceless() (bool, error) {
 	for _, f := range Families() {
 		for _, table := range []string{"nat", "filter", "mangle"} {
-			if there, err := legacyTable(f, table); there || err != nil {
+			if there, err := HasLegacyTable(f, table); there || err != nil {
 				return false, err
 			}
 			chains, err := chainsOf(f, table)

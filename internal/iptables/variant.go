@@ -193,21 +193,30 @@ func (t *Tool) traceTable(ctx context.Context, f Family, name string) (trace, er
 	return found, err
 }
 
-// legacyTable tells whether ip_tables has this table in this network
-// namespace: the calling thread's, which is the one the tools are started in.
-func legacyTable(f Family, table string) (bool, error) {
+// LegacyTables lists the tables of ip_tables in this network namespace: the calling thread's,
+// which is the one that programs are started in. A table is there only once somebody has used
+// it. A kernel that hides the names from this process gives fs.ErrPermission.
+func LegacyTables(f Family) ([]string, error) {
 	file := "/proc/thread-self/net/ip_tables_names"
 	if f == IPv6 {
 		file = "/proc/thread-self/net/ip6_tables_names"
 	}
 	names, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		// No module, or a kernel that hides the names from this process,
-		// which then can't use the tables either.
-		return false, nil
+	if errors.Is(err, fs.ErrNotExist) { // no module
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read names of iptables tables: %w", err)
+		return nil, fmt.Errorf("read names of iptables tables: %w", err)
 	}
-	return slices.Contains(strings.Fields(string(names)), table), nil
+	return strings.Fields(string(names)), nil
+}
+
+// HasLegacyTable reports whether ip_tables has a table. Where the names are hidden it can't be
+// used either.
+func HasLegacyTable(f Family, table string) (bool, error) {
+	tables, err := LegacyTables(f)
+	if errors.Is(err, fs.ErrPermission) {
+		return false, nil
+	}
+	return slices.Contains(tables, table), err
 }

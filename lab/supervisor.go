@@ -62,8 +62,8 @@ func Run(ctx context.Context, config Config, ready func() error) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	s.group = group
 	group.Go(func() error {
-		waitTimeout := config.startTimeout()
-		within, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("lab %s did not come up within %v", config.Name, waitTimeout))
+		timeout := config.startTimeout()
+		within, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("lab %s did not come up within %v", config.Name, timeout))
 		defer cancel()
 		if err := s.start(ctx, within); err != nil {
 			if ctx.Err() == nil && within.Err() != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/fairway-net/fairway/compile"
@@ -33,13 +34,7 @@ func (s scope) objects(o *explain.Objects) {
 	o.Services = slices.DeleteFunc(o.Services, func(v *corev1.Service) bool { return v.Namespace != string(s) })
 	o.Pods = slices.DeleteFunc(o.Pods, func(p *corev1.Pod) bool { return p.Namespace != string(s) })
 	o.Policies = slices.DeleteFunc(o.Policies, func(p *networkingv1.NetworkPolicy) bool { return p.Namespace != string(s) })
-	inside := o.Slices[:0]
-	for _, v := range o.Slices {
-		if v.Namespace == string(s) {
-			inside = append(inside, v)
-		}
-	}
-	o.Slices = inside
+	o.Slices = slices.DeleteFunc(o.Slices, func(v *discoveryv1.EndpointSlice) bool { return v.Namespace != string(s) })
 }
 
 // table is the part of a table that is of the namespace's Services.
